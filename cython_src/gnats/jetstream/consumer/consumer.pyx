@@ -19,7 +19,8 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.consumer.consumeracks cimport on_ack, on_flow_control
 from gnats.jetstream.consumer.consumerdelivery cimport on_kicked, on_run, on_timer
-from gnats.jetstream.consumer.consumerlog cimport local_consumer_log
+from gnats.jetstream.consumer.consumerentry cimport OP_FORGOTTEN, OP_MOVED, OP_RESET
+from gnats.jetstream.consumer.consumerlog cimport local_consumer_log, restore_state, snapshot_state
 from gnats.jetstream.consumer.consumerpull cimport on_request, process_waiting
 from gnats.jetstream.consumer.consumerstate cimport (
     POLICY_FLOW_CONTROL,
@@ -32,26 +33,15 @@ from gnats.jetstream.consumer.consumerstate cimport (
     num_pending,
     on_kick,
     on_stored,
+    propose_of,
+    propose_position,
     select_starting_seq,
     stream_num_pending,
     wait_of,
 )
 from gnats.jetstream.consumer.consumertimers cimport update_delivery_interest
 from gnats.jetstream.consumer.flowcontrol cimport flow_init, flow_start
-from gnats.jetstream.consumer.pending cimport (
-    Entry,
-    pending_find,
-    pending_first,
-    pending_forget,
-    pending_free,
-    pending_last,
-    pending_next,
-    pending_rdc,
-    pending_reserve,
-    pending_set_deadline,
-    pending_set_rdc,
-    pending_track,
-)
+from gnats.jetstream.consumer.pending cimport Entry, pending_first, pending_last, pending_next, pending_set_deadline
 from gnats.jetstream.consumer.pinning cimport PIN_N, unassign_pin
 from gnats.jetstream.consumer.redelivery cimport force_expire_pending
 from gnats.jetstream.consumer.removals cimport on_need_ack, on_purged, on_removed
@@ -64,8 +54,6 @@ from gnats.jetstream.state.streamcore cimport INTEREST_POLICY, LIMITS_POLICY, St
 from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.format.codec cimport (
     ConsumerSnapshot,
-    PendingEntry,
-    RedeliveredEntry,
     consumer_bound,
     consumer_decode,
     consumer_encode,
@@ -395,16 +383,13 @@ cdef class Consumer(ConsumerState):
         if seq == 0:
             seq = self.asflr + 1
         count = self.sseq != seq or self.pending.n
-        pending_free(&self.pending)
         skip_free(&self.skips)
         self.sseq = seq
         self.dseq = 1
         self.adflr = 0
         self.asflr = seq - 1
         self.ldt = self.lat = 0
-        self.delivered.consumer = self.floor.consumer = 0
-        self.delivered.stream = self.floor.stream = seq - 1
-        mark_dirty(self)
+        propose_position(self, OP_RESET)
         if count:
             stream_num_pending(self)
         pthread_mutex_unlock(&self.lock)
@@ -433,37 +418,15 @@ cdef class Consumer(ConsumerState):
     def state(self) -> bytes:
         """Encode the state as an o.dat, unsealed, and mark it as not dirty. Raises MemoryError."""
         cdef ConsumerSnapshot snap
-        cdef Entry *e
         cdef uint8_t *out = NULL
         cdef size_t n = 0
-        cdef uint32_t i
-        cdef bint ok = False
+        cdef bint ok
         memset(&snap, 0, sizeof(snap))
         with nogil:
             pthread_mutex_lock(&self.lock)
-            snap.delivered_consumer = self.delivered.consumer
-            snap.delivered_stream = self.delivered.stream
-            snap.floor_consumer = self.floor.consumer
-            snap.floor_stream = self.floor.stream
-            snap.pending = <PendingEntry *> malloc((self.pending.n + 1) * sizeof(PendingEntry))
-            snap.redelivered = <RedeliveredEntry *> malloc((self.pending.nredelivered + 1) * sizeof(RedeliveredEntry))
-            if snap.pending != NULL and snap.redelivered != NULL:
-                e = pending_first(&self.pending)
-                while e != NULL:
-                    if e.seq > snap.floor_stream:
-                        snap.pending[snap.n_pending].stream_seq = e.seq
-                        snap.pending[snap.n_pending].consumer_seq = e.dseq
-                        snap.pending[snap.n_pending].ts = e.ts
-                        snap.n_pending += 1
-                    e = pending_next(&self.pending, e)
-                for i in range(1, self.pending.used + 1):
-                    e = &self.pending.entries[i]
-                    if e.rdc > 0:
-                        snap.redelivered[snap.n_redelivered].seq = e.seq
-                        snap.redelivered[snap.n_redelivered].count = <uint64_t> e.rdc
-                        snap.n_redelivered += 1
+            ok = snapshot_state(self, &snap)
+            if ok:
                 self.dirty = False
-                ok = True
             pthread_mutex_unlock(&self.lock)
             if ok:
                 out = <uint8_t *> malloc(consumer_bound(&snap))
@@ -484,7 +447,6 @@ cdef class Consumer(ConsumerState):
         """
         cdef ConsumerSnapshot snap
         cdef uint64_t first, last
-        cdef size_t i
         memset(&snap, 0, sizeof(snap))
         if consumer_decode(&snap, <const uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)) != 0:
             raise ValueError(f"the state of consumer {self.name!r} cannot be read")
@@ -494,35 +456,20 @@ cdef class Consumer(ConsumerState):
         pthread_mutex_unlock(&self.store.lock)
         pthread_mutex_lock(&self.lock)
         try:
-            pending_free(&self.pending)
-            self.delivered.consumer = snap.delivered_consumer
-            self.delivered.stream = snap.delivered_stream
-            self.floor.consumer = self.adflr = snap.floor_consumer
-            self.floor.stream = self.asflr = snap.floor_stream
-            self.sseq = snap.delivered_stream + 1
-            self.dseq = snap.delivered_consumer + 1
-            for i in range(snap.n_redelivered):
-                if snap.redelivered[i].seq >= first and snap.redelivered[i].count:
-                    if not pending_reserve(&self.pending):
-                        raise MemoryError
-                    pending_set_rdc(
-                        &self.pending, snap.redelivered[i].seq,
-                        <int64_t> min(snap.redelivered[i].count, <uint64_t> 1 << 32))
-            for i in range(snap.n_pending):
-                if not pending_reserve(&self.pending):
-                    raise MemoryError
-                pending_track(
-                    &self.pending, snap.pending[i].stream_seq, snap.pending[i].consumer_seq, snap.pending[i].ts, 0)
-                pending_set_deadline(
-                    &self.pending, last_tracked(self, snap.pending[i].stream_seq), time_after(
-                        snap.pending[i].ts, wait_of(self, pending_rdc(&self.pending, snap.pending[i].stream_seq))))
+            if not restore_state(self, &snap, first):
+                raise MemoryError
+            self.sseq = self.delivered.stream + 1
+            self.dseq = self.delivered.consumer + 1
+            self.adflr = self.floor.consumer
+            self.asflr = self.floor.stream
             if self.sseq - 1 > last:
                 reconcile_with_stream(self, last)
                 self.reconciled = True
                 if self.sseq < self.config.opt_start_seq:
                     # The consumer waits for its start sequence, which the stream has not reached.
                     self.sseq = self.config.opt_start_seq
-                    self.asflr = self.floor.stream = self.delivered.stream = self.sseq - 1
+                    self.asflr = self.sseq - 1
+                    propose_position(self, OP_MOVED)
         finally:
             pthread_mutex_unlock(&self.lock)
             consumer_free(&snap)
@@ -692,28 +639,23 @@ cdef void wake_now(ConsumerState o):
 
 # -- state -------------------------------------------------------------------------------------------------------------
 
-cdef Entry *last_tracked(ConsumerState o, uint64_t seq) noexcept nogil:
-    return pending_find(&o.pending, seq)
-
-
 cdef void reconcile_with_stream(ConsumerState o, uint64_t last) noexcept nogil:
     """Go back to `last`, the stream's last sequence, after the stream has lost its end (reconcileStateWithStream)."""
-    cdef Entry *e
+    cdef const Entry *e = NULL
     cdef uint32_t i
+    cdef int op = OP_MOVED
     if o.asflr > last:
         o.asflr = last
         o.adflr = o.dseq - 1 if o.dseq else 0
-        pending_free(&o.pending)
-    for i in range(1, o.pending.used + 1):
-        e = &o.pending.entries[i]
-        if e.seq > last and (e.flags or e.rdc):
-            pending_forget(&o.pending, e)
-            if o.pending.used == 0:
-                break
-    e = pending_last(&o.pending)
+        op = OP_RESET
+    else:
+        for i in range(1, o.pending.used + 1):
+            e = &o.pending.entries[i]
+            if e.seq > last and (e.flags or e.rdc):
+                propose_of(o, OP_FORGOTTEN, e.seq)
+                if o.pending.used == 0:
+                    break
+        e = pending_last(&o.pending)
     o.sseq = e.seq + 1 if e != NULL else o.asflr + 1
     o.dseq = e.dseq + 1 if e != NULL else o.adflr + 1
-    o.delivered.consumer = o.dseq - 1
-    o.delivered.stream = o.sseq - 1
-    o.floor.consumer = o.adflr
-    o.floor.stream = o.asflr
+    propose_position(o, op)

@@ -1,12 +1,8 @@
 """Handle a consumer's acknowledgements (consumer.go)."""
-from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
 
 from gnats.core.messages.message cimport Message
-from gnats.core.net.pollstate cimport PollState
-from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription
-from gnats.jetstream.consumer.acked cimport Acked
 from gnats.jetstream.consumer.consumerstate cimport ConsumerState
 
 
@@ -19,6 +15,7 @@ cdef bint on_flow_control(void *ctx, const Message *m, const Subscription *s) no
 
 # -- lock held --
 
-# Terminate a message that was removed from the stream.
-cdef void process_deleted(ConsumerState o, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall, Acked *acked,
+# Terminate a message that was removed from the stream. Sets signal[0] when max_ack_pending held deliveries back until
+# now.
+cdef void process_deleted(ConsumerState o, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall,
                           bint *signal) noexcept nogil

@@ -11,7 +11,7 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
-from gnats.jetstream.consumer.acked cimport Acked, acked_add, acked_free, acked_init, acked_reserve
+from gnats.jetstream.consumer.acked cimport Acked, acked_free, acked_init
 from gnats.jetstream.consumer.acks cimport (
     ACK_ACK,
     ACK_NAK,
@@ -23,6 +23,13 @@ from gnats.jetstream.consumer.acks cimport (
     nak_delay,
     parse_ack,
     trim,
+)
+from gnats.jetstream.consumer.consumerentry cimport (
+    ACKED_ALL,
+    ACKED_ONE,
+    ENTRY_APPLIED,
+    ENTRY_REFUSED,
+    ConsumerOutcome,
 )
 from gnats.jetstream.consumer.consumerpull cimport process_next_msg_request
 from gnats.jetstream.consumer.consumerstate cimport (
@@ -37,10 +44,9 @@ from gnats.jetstream.consumer.consumerstate cimport (
     POLICY_NONE,
     ConsumerState,
     notify,
+    restart_wait,
     suppress_deletion,
     update_acks,
-    update_delivered,
-    wait_of,
     wake,
 )
 from gnats.jetstream.consumer.flowcontrol cimport flow_answered
@@ -51,10 +57,6 @@ from gnats.jetstream.consumer.pending cimport (
     pending_dequeue,
     pending_enqueue,
     pending_find,
-    pending_first,
-    pending_forget,
-    pending_next,
-    pending_set_deadline,
 )
 from gnats.jetstream.consumer.redelivery cimport move_ack_floor
 from gnats.jetstream.engine.barrier cimport batch_time, local_of, publish_now
@@ -124,11 +126,12 @@ cdef bint process_ack_msg(
     ConsumerState o, PollState *sampler, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall, Acked *acked,
     bint *signal
 ) noexcept nogil:
-    """Acknowledge a message. Return whether to answer. Set signal[0] when max_ack_pending held deliveries back until
-    now. sampler: the calling poller, for the random numbers of sampling; NULL: not a client's ack, not sampled."""
-    cdef Entry *e
-    cdef Entry *following
-    cdef bint was_pending, tell = o.cfg.retention != LIMITS_POLICY
+    """Acknowledge a message. Return whether to answer: it is acknowledged then, or was before. Set signal[0] when
+    max_ack_pending held deliveries back until now. sampler: the calling poller, for the random numbers of sampling;
+    NULL: not a client's ack, not sampled. acked: NULL when the stream has no message to remove."""
+    cdef const Entry *e
+    cdef ConsumerOutcome outcome
+    cdef bint tell = o.cfg.retention != LIMITS_POLICY
     cdef bint full = o.cfg.max_ack_pending and o.pending.n >= o.cfg.max_ack_pending
     cdef bint beyond
     if sseq >= o.sseq and (not o.cfg.flow_control or o.cfg.ack_policy == POLICY_ALL):
@@ -140,47 +143,32 @@ cdef bint process_ack_msg(
         return False
     if o.cfg.ack_policy == POLICY_NONE:
         return tell
+    if not tell:
+        acked = NULL
     if o.cfg.ack_policy == POLICY_EXPLICIT:
         e = pending_find(&o.pending, sseq)
-        was_pending = e != NULL and e.flags & PENDING
-        if was_pending:
+        if e != NULL and e.flags & PENDING:
             if sampler != NULL:
                 sample_ack(o, sampler, e, sseq, dseq, dc)
-            signal[0] |= full
             dseq = e.dseq
-        if e != NULL:
-            pending_forget(&o.pending, e)
-        if was_pending:
+        outcome = update_acks(o, ACKED_ONE, dseq, sseq, wall, acked)
+        if outcome == ENTRY_APPLIED:
+            signal[0] |= full
             move_ack_floor(o, dseq, sseq)
-        if tell:
-            acked_add(acked, sseq)
     else:
         # The client sends dseq: it may be any number, and is too high after a reset. An ack floor above the last
         # delivery would make the state invalid.
         dseq = min(dseq, o.dseq - 1)
         if dseq <= o.adflr or sseq <= o.asflr:
             return True
-        if tell and not acked_reserve(acked, o.pending.n + 1):
-            # The stream would keep what the consumer has forgotten. Leave it to a later ack.
-            if sampler != NULL:
-                report_shortage(sampler)
-            return False
-        signal[0] |= full
-        e = pending_find(&o.pending, sseq)
-        was_pending = e != NULL and e.flags & PENDING
-        o.adflr = dseq
-        o.asflr = sseq
-        if tell:
-            acked_add(acked, sseq)
-        e = pending_first(&o.pending)
-        while e != NULL and e.seq <= sseq:
-            following = pending_next(&o.pending, e)
-            if tell and e.seq != sseq:
-                acked_add(acked, e.seq)
-            pending_forget(&o.pending, e)
-            e = following
-    update_acks(o, dseq, sseq, was_pending, wall)
-    return True
+        outcome = update_acks(o, ACKED_ALL, dseq, sseq, wall, acked)
+        if outcome != ENTRY_REFUSED:
+            signal[0] |= full
+            o.adflr = dseq
+            o.asflr = sseq
+    if outcome == ENTRY_REFUSED and sampler != NULL:
+        report_shortage(sampler)   # leave it to a later ack
+    return outcome != ENTRY_REFUSED
 
 
 cdef void sample_ack(
@@ -207,9 +195,8 @@ cdef bint process_nak(
     if nak_delay(rest, n, &delay, &bad):
         pending_dequeue(&o.pending, e)
         # Move its delivery into the past, so that its ack wait ends after the delay.
-        e.ts = time_after(time_before(wall, o.cfg.ack_wait), delay)
-        pending_set_deadline(&o.pending, e, time_after(e.ts, wait_of(o, e.rdc)))
-        update_delivered(o, e.dseq, sseq, dc, e.ts, wall)
+        restart_wait(o, sseq, time_after(time_before(wall, o.cfg.ack_wait), delay))
+        o.ldt = wall
         return True   # run() arms the timer
     if bad:
         rest = trim(rest, &n)
@@ -221,11 +208,8 @@ cdef bint process_nak(
 
 cdef void progress_update(ConsumerState o, uint64_t sseq, int64_t wall) noexcept nogil:
     """Handle a +WPI: begin the message's ack wait anew."""
-    cdef Entry *e = pending_find(&o.pending, sseq)
-    if e != NULL and e.flags & PENDING:
-        e.ts = wall
-        pending_set_deadline(&o.pending, e, time_after(wall, wait_of(o, e.rdc)))
-        update_delivered(o, e.dseq, sseq, 1, wall, wall)
+    if restart_wait(o, sseq, wall) == ENTRY_APPLIED:
+        o.ldt = wall
 
 
 cdef bint process_term(
@@ -239,10 +223,10 @@ cdef bint process_term(
 
 
 cdef void process_deleted(
-    ConsumerState o, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall, Acked *acked, bint *signal
+    ConsumerState o, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall, bint *signal
 ) noexcept nogil:
     cdef const char *reason = b"Unacknowledged message was deleted"
-    process_term(o, sseq, dseq, dc, wall, reason, strlen(reason), acked, signal)
+    process_term(o, sseq, dseq, dc, wall, reason, strlen(reason), NULL, signal)
 
 
 # -- answers to flow control -------------------------------------------------------------------------------------------

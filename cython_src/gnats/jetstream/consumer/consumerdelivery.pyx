@@ -11,9 +11,9 @@ from gnats.includes.atomics cimport exchange8, fence, load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put, put_text
 from gnats.includes.times cimport time_after
-from gnats.jetstream.consumer.acked cimport Acked, acked_free, acked_init
 from gnats.jetstream.consumer.acks cimport ACK_NUMBERS, AckInfo, ack_reply
 from gnats.jetstream.consumer.consumeracks cimport process_deleted
+from gnats.jetstream.consumer.consumerentry cimport ENTRY_REFUSED, OP_FORGOTTEN, OP_RETURNED
 from gnats.jetstream.consumer.consumerpull cimport next_waiting, process_waiting
 from gnats.jetstream.consumer.consumerstate cimport (
     CONSUMER_MAX_DELIVERIES,
@@ -24,8 +24,8 @@ from gnats.jetstream.consumer.consumerstate cimport (
     kick,
     notify,
     num_pending,
+    propose_of,
     update_delivered,
-    wait_of,
 )
 from gnats.jetstream.consumer.consumertimers cimport arm_timer, send_flow_control, timers_due
 from gnats.jetstream.consumer.flowcontrol cimport is_stalled, need_flow_control
@@ -35,18 +35,21 @@ from gnats.jetstream.consumer.pending cimport (
     Entry,
     pending_enqueue,
     pending_find,
-    pending_forget,
     pending_pop,
-    pending_rdc,
-    pending_reserve,
-    pending_set_rdc,
-    pending_track,
-    pending_untrack,
 )
 from gnats.jetstream.consumer.pinning cimport PIN_N
-from gnats.jetstream.consumer.redelivery cimport move_ack_floor
+from gnats.jetstream.consumer.redelivery cimport give_up
 from gnats.jetstream.consumer.requests cimport WaitingRequest, heartbeat_after, waitq_add, waitq_set_n
-from gnats.jetstream.consumer.send_queue cimport OutQ, Outgoing, out_dest, out_hdr, out_reply, outq_add, outq_status
+from gnats.jetstream.consumer.send_queue cimport (
+    OutQ,
+    Outgoing,
+    out_dest,
+    out_hdr,
+    out_reply,
+    outq_add,
+    outq_drop,
+    outq_status,
+)
 from gnats.jetstream.consumer.skiplist cimport has_skips, next_skipped
 from gnats.jetstream.engine.barrier cimport batch_time, last_visible, local_of, publish_now, run_again, run_when_visible
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase
@@ -180,10 +183,6 @@ cdef int gather(ConsumerState o, PollState *ps, int64_t wall) noexcept nogil:
         if o.held_until > ps.now:
             found = GATHER_HELD
             break
-        if not pending_reserve(&o.pending):
-            o.held_until = ps.now + RETRY
-            found = GATHER_HELD
-            break
         if o.pending.nqueued:
             if ahead.npc < 0:
                 pthread_mutex_lock(&o.store.lock)
@@ -308,48 +307,32 @@ cdef bint held_back(ConsumerState o, PollState *ps, const StoreMsg *sm) noexcept
 cdef int64_t redeliver(ConsumerState o, PollState *ps, int64_t wall, int64_t npc, bint *stop) noexcept nogil:
     """Take the first message of the redelivery queue, and deliver it unless it has had its deliveries. Return its
     bytes, 0 when it is not delivered. Set stop[0] when no request takes it, or it cannot be read now."""
-    cdef Entry *e
+    cdef const Entry *e
     cdef StoreMsg sm
-    cdef Acked unused
     cdef bint signal = False
-    cdef uint64_t seq = pending_pop(&o.pending), dc, dseq
-    cdef int64_t ts, rdc = pending_rdc(&o.pending, seq) + 1
+    cdef uint64_t seq = pending_pop(&o.pending), dc
     cdef int rc
-    dc = <uint64_t> (rdc + 1)
     e = pending_find(&o.pending, seq)
+    dc = <uint64_t> (e.rdc + 2)
     if o.cfg.max_deliver and dc > o.cfg.max_deliver:
-        pending_set_rdc(&o.pending, seq, rdc)
         if dc == o.cfg.max_deliver + 1:
             notify(o, CONSUMER_MAX_DELIVERIES, seq, 0, dc - 1, 0, NULL, 0)
-        e = pending_find(&o.pending, seq)
-        if e.flags & PENDING:
-            dseq = e.dseq
-            ts = e.ts
-            pending_untrack(&o.pending, e)
-            update_delivered(o, dseq, seq, dc, ts, wall)
-            move_ack_floor(o, dseq, seq)
+        give_up(o, e, dc, wall)
         return 0
     pthread_mutex_lock(&o.store.lock)
     rc = o.store.load(seq, &sm)
     pthread_mutex_unlock(&o.store.lock)
     if rc == STORE_NOT_FOUND or rc == STORE_DELETED:
         # The message was removed, and removed() or purged() has not been called for it yet.
-        if e != NULL and e.flags & PENDING:
-            acked_init(&unused)
-            process_deleted(o, seq, e.dseq, <uint64_t> max(rdc, <int64_t> 1), wall, &unused, &signal)
-            acked_free(&unused)
-            e = pending_find(&o.pending, seq)
-            if e != NULL:
-                pending_forget(&o.pending, e)   # it was below an ack floor, where an ack changes nothing
+        process_deleted(o, seq, e.dseq, max(dc - 1, <uint64_t> 1), wall, &signal)
+        propose_of(o, OP_FORGOTTEN, seq)   # below an ack floor, an ack changes nothing
         return 0
     if rc != STORE_OK:
         pending_enqueue(&o.pending, seq)
         o.held_until = ps.now + RETRY
         stop[0] = True
         return 0
-    pending_set_rdc(&o.pending, seq, rdc)
     if not deliver_msg(o, ps, &sm, dc, npc, wall):
-        pending_set_rdc(&o.pending, seq, rdc - 1)
         pending_enqueue(&o.pending, seq)
         stop[0] = True
         return 0
@@ -410,7 +393,9 @@ cdef bint deliver_msg(
         if wr.n > 0 and wr.hb:
             wr.hbt = heartbeat_after(ps.now, wr.hb)
     out = outq_add(&o.out, dest_n, prefix + numbers, hdr_n)
-    if out == NULL:
+    if out == NULL or update_delivered(o, o.dseq, sm.seq, dc, wall, wall) == ENTRY_REFUSED:
+        if out != NULL:
+            outq_drop(&o.out, out)
         o.held_until = ps.now + RETRY
         if wr != NULL:
             serve_again(o, wr)
@@ -440,7 +425,7 @@ cdef bint deliver_msg(
     if o.cfg.rate > 0:
         o.pace.tokens -= size
     o.pace.replay_ts = sm.ts
-    note_delivery(o, ps, sm, dc, wall, dest_n + prefix + numbers + hdr_n + out.body_n)
+    note_delivery(o, ps, sm, dest_n + prefix + numbers + hdr_n + out.body_n)
     return True
 
 
@@ -453,21 +438,14 @@ cdef void batch_completed(ConsumerState o, WaitingRequest *wr, int64_t n, int64_
     outq_status(&o.out, wr.reply, wr.reply_n, NULL, 0, b"409 Batch Completed", fields)
 
 
-cdef void note_delivery(
-    ConsumerState o, PollState *ps, const StoreMsg *sm, uint64_t dc, int64_t wall, int64_t size
-) noexcept nogil:
-    cdef uint64_t dseq = o.dseq
+cdef void note_delivery(ConsumerState o, PollState *ps, const StoreMsg *sm, int64_t size) noexcept nogil:
+    """Note that a message of `size` bytes is delivered. The log has applied it."""
+    if o.cfg.ack_policy == POLICY_NONE:
+        o.adflr = o.dseq
+        o.asflr = sm.seq
     o.dseq += 1
     if o.flow.maxpb > 0:
         o.flow.pbytes += size
-    update_delivered(o, dseq, sm.seq, dc, wall, wall)
-    if o.cfg.ack_policy == POLICY_NONE:
-        o.adflr = dseq
-        o.asflr = sm.seq
-    else:
-        pending_track(
-            &o.pending, sm.seq, dseq, wall,
-            time_after(wall, wait_of(o, pending_rdc(&o.pending, sm.seq))))
     if o.flow.maxpb > 0 and need_flow_control(&o.flow, size, awaits_flow_control(o)):
         send_flow_control(o, ps)
     if o.cfg.push:
@@ -525,10 +503,7 @@ cdef void did_not_deliver(ConsumerState o, PollState *ps, uint64_t sseq, const c
     """Take a delivery back: the message that was sent to `dest` found no subscriber."""
     cdef WaitingRequest *wr = o.waiting.head
     cdef Entry *e
-    if o.cfg.ack_policy != POLICY_NONE:
-        if not pending_reserve(&o.pending):
-            return   # out of memory: it is delivered again after its ack wait
-        pending_set_rdc(&o.pending, sseq, pending_rdc(&o.pending, sseq) - 1)
+    propose_of(o, OP_RETURNED, sseq)
     if o.cfg.push:
         o.active = False
         o.failed = True

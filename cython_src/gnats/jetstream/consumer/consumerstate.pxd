@@ -17,6 +17,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.subjects.notifications cimport Notification
 from gnats.includes.pthread cimport pthread_mutex_t
+from gnats.jetstream.consumer.acked cimport Acked
+from gnats.jetstream.consumer.consumerentry cimport ConsumerEntry, ConsumerOutcome, SeqPair
 from gnats.jetstream.consumer.flowcontrol cimport FlowControl
 from gnats.jetstream.consumer.pacing cimport Pace
 from gnats.jetstream.consumer.pending cimport Pending
@@ -64,11 +66,6 @@ cdef struct Notice:
     int64_t ack_time           # ns from delivery to ack
 
 
-# A consumer sequence and the stream sequence that belongs to it.
-cdef struct SeqPair:
-    uint64_t consumer, stream
-
-
 # The configuration, for the data plane. Durations are ns; a setting that does not apply is 0.
 cdef struct ConsumerSettings:
     uint8_t ack_policy, priority_policy
@@ -91,26 +88,14 @@ cdef struct ConsumerSettings:
     double burst               # bytes
 
 
-cdef enum ConsumerOp:
-    OP_DELIVERED = 0
-    OP_ACKED = 1
-
-
-# An entry of a consumer's log: a delivery, or an acknowledgement.
-cdef struct ConsumerEntry:
-    uint8_t op                 # a ConsumerOp
-    uint8_t was_pending        # OP_ACKED: the message was pending
-    uint64_t dseq, sseq        # consumer sequence, stream sequence
-    uint64_t dc                # OP_DELIVERED: the number of deliveries, this one included
-    int64_t ts                 # OP_DELIVERED: when its ack wait begins, ns since 1970
-
-
 cdef class ConsumerState(ConsumerBase)
 
 
 # The log that changes of a consumer's stored state pass: see gnats.jetstream.consumer.consumerlog. The lock is held.
 cdef struct ConsumerLog:
-    void (*propose)(ConsumerState o, const ConsumerEntry *e) noexcept nogil
+    # Have an entry applied by store_consumer_entry(), and return its outcome. The answer to an acknowledgement, and a
+    # message to its client, leave after it.
+    ConsumerOutcome (*propose)(ConsumerState o, const ConsumerEntry *e, Acked *acked) noexcept nogil
 
 
 cdef class ConsumerState(ConsumerBase):
@@ -140,7 +125,9 @@ cdef class ConsumerState(ConsumerBase):
     cdef uint64_t sseq                 # the next stream sequence to deliver
     cdef uint64_t dseq                 # the next consumer sequence
     cdef uint64_t adflr, asflr         # ack floors: consumer sequence, stream sequence
-    cdef SeqPair delivered, floor      # of the stored state: last delivery, ack floor; skipped messages do not count
+    # The stored state, which the log alone changes: last delivery and ack floor, where skipped messages do not count;
+    # the delivered messages. (Their queue and their deadlines are not stored.)
+    cdef SeqPair delivered, floor
     cdef Pending pending
     cdef SkipList skips                # deliver last per subject
     cdef int64_t ldt, lat              # last delivery, last ack; ns since 1970, 0: none
@@ -192,11 +179,22 @@ cdef bint select_starting_seq(ConsumerState o, int policy, uint64_t start_seq, i
 cdef bint on_stored(ConsumerBase base, uint64_t seq) noexcept nogil
 # Count the messages to be delivered anew. The lock is held, the store's is not.
 cdef void stream_num_pending(ConsumerState o) noexcept nogil
-# Have the log store a delivery, the dc-th, or an ack. was_pending: the acked message was pending. The caller has
-# updated `pending`. The lock is held.
-cdef void update_delivered(ConsumerState o, uint64_t dseq, uint64_t sseq, uint64_t dc, int64_t ts,
-                           int64_t wall) noexcept nogil
-cdef void update_acks(ConsumerState o, uint64_t dseq, uint64_t sseq, bint was_pending, int64_t wall) noexcept nogil
+
+# -- propose an entry to the log; the lock is held --
+
+# OP_DELIVERED, OP_ACKED, OP_WAITS. acked: as for store_consumer_entry().
+cdef ConsumerOutcome update_delivered(ConsumerState o, uint64_t dseq, uint64_t sseq, uint64_t dc, int64_t ts,
+                                      int64_t wall) noexcept nogil
+cdef ConsumerOutcome update_acks(ConsumerState o, int kind, uint64_t dseq, uint64_t sseq, int64_t wall,
+                                 Acked *acked) noexcept nogil
+cdef ConsumerOutcome restart_wait(ConsumerState o, uint64_t sseq, int64_t ts) noexcept nogil
+# OP_RETURNED or OP_FORGOTTEN.
+cdef ConsumerOutcome propose_of(ConsumerState o, int op, uint64_t sseq) noexcept nogil
+# OP_MOVED or OP_RESET, to the position that the consumer has now.
+cdef ConsumerOutcome propose_position(ConsumerState o, int op) noexcept nogil
+
+# -- the rest --
+
 # Have the control loop write the state, if the consumer has files. The lock is held.
 cdef void mark_dirty(ConsumerState o) noexcept nogil
 # Post a ConsumerEvent to the control plane. False when out of memory.

@@ -1,8 +1,8 @@
 """The state of a consumer; see consumerstate.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.clock cimport realtime_ns
@@ -15,6 +15,15 @@ from gnats.includes.pthread cimport (
     pthread_mutex_unlock,
 )
 from gnats.includes.times cimport time_after
+from gnats.jetstream.consumer.acked cimport Acked
+from gnats.jetstream.consumer.consumerentry cimport (
+    OP_ACKED,
+    OP_DELIVERED,
+    OP_RESET,
+    OP_WAITS,
+    ConsumerEntry,
+    ConsumerOutcome,
+)
 from gnats.jetstream.consumer.flowcontrol cimport flow_free
 from gnats.jetstream.consumer.pending cimport pending_free
 from gnats.jetstream.consumer.requests cimport waitq_free
@@ -106,9 +115,7 @@ cdef bint select_starting_seq(ConsumerState o, int policy, uint64_t start_seq, i
     o.dseq = 1
     o.adflr = 0
     o.asflr = o.sseq - 1
-    memset(&o.delivered, 0, sizeof(SeqPair))
-    memset(&o.floor, 0, sizeof(SeqPair))
-    o.delivered.stream = o.floor.stream = o.sseq - 1
+    propose_position(o, OP_RESET)
     return n >= 0
 
 
@@ -132,37 +139,61 @@ cdef void stream_num_pending(ConsumerState o) noexcept nogil:
     pthread_mutex_unlock(&o.store.lock)
 
 
-# -- the state that is stored ------------------------------------------------------------------------------------------
+# -- changes of the stored state ---------------------------------------------------------------------------------------
 
 cdef void mark_dirty(ConsumerState o) noexcept nogil:
     if not o.dirty and not o.cfg.memory:
         o.dirty = notify(o, CONSUMER_DIRTY, 0, 0, 0, 0, NULL, 0)
 
 
-cdef void update_delivered(
+cdef ConsumerOutcome update_delivered(
     ConsumerState o, uint64_t dseq, uint64_t sseq, uint64_t dc, int64_t ts, int64_t wall
 ) noexcept nogil:
     cdef ConsumerEntry e
     o.ldt = wall
     e.op = OP_DELIVERED
-    e.was_pending = False
     e.dseq = dseq
     e.sseq = sseq
     e.dc = dc
     e.ts = ts
-    o.log.propose(o, &e)
+    return o.log.propose(o, &e, NULL)
 
 
-cdef void update_acks(ConsumerState o, uint64_t dseq, uint64_t sseq, bint was_pending, int64_t wall) noexcept nogil:
+cdef ConsumerOutcome update_acks(
+    ConsumerState o, int kind, uint64_t dseq, uint64_t sseq, int64_t wall, Acked *acked
+) noexcept nogil:
     cdef ConsumerEntry e
     o.lat = wall
     e.op = OP_ACKED
-    e.was_pending = was_pending
+    e.kind = <uint8_t> kind
     e.dseq = dseq
     e.sseq = sseq
-    e.dc = 0
-    e.ts = 0
-    o.log.propose(o, &e)
+    return o.log.propose(o, &e, acked)
+
+
+cdef ConsumerOutcome restart_wait(ConsumerState o, uint64_t sseq, int64_t ts) noexcept nogil:
+    cdef ConsumerEntry e
+    e.op = OP_WAITS
+    e.sseq = sseq
+    e.ts = ts
+    return o.log.propose(o, &e, NULL)
+
+
+cdef ConsumerOutcome propose_of(ConsumerState o, int op, uint64_t sseq) noexcept nogil:
+    cdef ConsumerEntry e
+    e.op = <uint8_t> op
+    e.sseq = sseq
+    return o.log.propose(o, &e, NULL)
+
+
+cdef ConsumerOutcome propose_position(ConsumerState o, int op) noexcept nogil:
+    cdef ConsumerEntry e
+    e.op = <uint8_t> op
+    e.dseq = o.dseq - 1
+    e.sseq = o.sseq - 1
+    e.floor.consumer = o.adflr
+    e.floor.stream = o.asflr
+    return o.log.propose(o, &e, NULL)
 
 
 # -- events ------------------------------------------------------------------------------------------------------------

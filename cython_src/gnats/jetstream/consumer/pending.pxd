@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 cdef enum:
     PENDING = 1      # delivered, not acknowledged
-    QUEUED = 2       # to be delivered again
+    QUEUED = 2       # to be delivered again; a consumer queues only pending messages
 
 
 cdef struct Entry:
@@ -53,8 +53,10 @@ cdef bint pending_reserve(Pending *p) noexcept nogil
 cdef void pending_free(Pending *p) noexcept nogil
 # The entry of a sequence, or NULL.
 cdef Entry *pending_find(const Pending *p, uint64_t seq) noexcept nogil
-# Note a delivery: add a pending message, or update one, which keeps its dseq.
-cdef Entry *pending_track(Pending *p, uint64_t seq, uint64_t dseq, int64_t ts, int64_t deadline) noexcept nogil
+# Add an entry for a sequence that has none. It stays only if it is used: call a function that tracks, queues or counts.
+cdef Entry *pending_add(Pending *p, uint64_t seq) noexcept nogil
+# Note a delivery: make a message pending, or update a pending one, which keeps its dseq.
+cdef void pending_track(Pending *p, Entry *e, uint64_t dseq, int64_t ts, int64_t deadline) noexcept nogil
 # Make the message no longer pending. Frees the entry unless it is queued or has an rdc.
 cdef void pending_untrack(Pending *p, Entry *e) noexcept nogil
 cdef void pending_set_deadline(Pending *p, Entry *e, int64_t deadline) noexcept nogil
@@ -62,8 +64,8 @@ cdef void pending_set_deadline(Pending *p, Entry *e, int64_t deadline) noexcept 
 cdef void pending_forget(Pending *p, Entry *e) noexcept nogil
 # The redeliveries of a sequence, 0 for an unknown one.
 cdef int64_t pending_rdc(const Pending *p, uint64_t seq) noexcept nogil
-# Set the redeliveries of a sequence; adds an entry for an unknown one.
-cdef void pending_set_rdc(Pending *p, uint64_t seq, int64_t rdc) noexcept nogil
+# Set the redeliveries of a message. Frees the entry when it has no more use.
+cdef void pending_set_rdc(Pending *p, Entry *e, int64_t rdc) noexcept nogil
 # Add a sequence to the end of the redelivery queue, unless it is queued.
 cdef void pending_enqueue(Pending *p, uint64_t seq) noexcept nogil
 # Take an entry out of the redelivery queue.
@@ -89,13 +91,3 @@ cdef inline Entry *pending_next(const Pending *p, const Entry *e) noexcept nogil
 cdef inline Entry *pending_earliest(const Pending *p) noexcept nogil:
     """The pending message whose deadline comes first, or NULL."""
     return &p.entries[p.heap[1]] if p.n else NULL
-
-
-cdef inline bint is_queued(const Pending *p, uint64_t seq) noexcept nogil:
-    cdef Entry *e = pending_find(p, seq)
-    return e != NULL and e.flags & QUEUED != 0
-
-
-cdef inline bint is_pending(const Pending *p, uint64_t seq) noexcept nogil:
-    cdef Entry *e = pending_find(p, seq)
-    return e != NULL and e.flags & PENDING != 0

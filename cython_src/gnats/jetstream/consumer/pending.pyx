@@ -65,13 +65,9 @@ cdef Entry *pending_find(const Pending *p, uint64_t seq) noexcept nogil:
     return NULL
 
 
-cdef Entry *entry_for(Pending *p, uint64_t seq) noexcept nogil:
-    """Find the entry of a sequence; add one when there is none."""
-    cdef Entry *e = pending_find(p, seq)
-    cdef uint32_t i, b
-    if e != NULL:
-        return e
-    i = p.unused
+cdef Entry *pending_add(Pending *p, uint64_t seq) noexcept nogil:
+    cdef Entry *e
+    cdef uint32_t i = p.unused, b
     if i:
         p.unused = p.entries[i].chain
     else:
@@ -145,19 +141,18 @@ cdef void pending_set_deadline(Pending *p, Entry *e, int64_t deadline) noexcept 
 
 # -- pending -----------------------------------------------------------------------------------------------------------
 
-cdef Entry *pending_track(Pending *p, uint64_t seq, uint64_t dseq, int64_t ts, int64_t deadline) noexcept nogil:
-    cdef Entry *e = entry_for(p, seq)
+cdef void pending_track(Pending *p, Entry *e, uint64_t dseq, int64_t ts, int64_t deadline) noexcept nogil:
     cdef uint32_t i = <uint32_t> (e - p.entries), after
     e.ts = ts
     if e.flags & PENDING:
         pending_set_deadline(p, e, deadline)
-        return e
+        return
     e.flags |= PENDING
     e.dseq = dseq
     e.deadline = deadline
     # From the tail: a stream is delivered in order, so the new sequence is nearly always the highest.
     after = p.tail
-    while after and p.entries[after].seq > seq:
+    while after and p.entries[after].seq > e.seq:
         after = p.entries[after].prev
     e.prev = after
     if after:
@@ -172,7 +167,6 @@ cdef Entry *pending_track(Pending *p, uint64_t seq, uint64_t dseq, int64_t ts, i
         p.tail = i
     p.n += 1
     sift_up(p, p.n, i)
-    return e
 
 
 cdef void take_out(Pending *p, Entry *e) noexcept nogil:
@@ -218,12 +212,7 @@ cdef int64_t pending_rdc(const Pending *p, uint64_t seq) noexcept nogil:
     return e.rdc if e != NULL else 0
 
 
-cdef void pending_set_rdc(Pending *p, uint64_t seq, int64_t rdc) noexcept nogil:
-    cdef Entry *e = pending_find(p, seq)
-    if e == NULL:
-        if rdc == 0:
-            return
-        e = entry_for(p, seq)
+cdef void pending_set_rdc(Pending *p, Entry *e, int64_t rdc) noexcept nogil:
     if (e.rdc != 0) != (rdc != 0):
         p.nredelivered += 1 if rdc != 0 else <uint32_t> -1
     e.rdc = rdc
@@ -233,10 +222,13 @@ cdef void pending_set_rdc(Pending *p, uint64_t seq, int64_t rdc) noexcept nogil:
 # -- the redelivery queue ----------------------------------------------------------------------------------------------
 
 cdef void pending_enqueue(Pending *p, uint64_t seq) noexcept nogil:
-    cdef Entry *e = entry_for(p, seq)
-    cdef uint32_t i = <uint32_t> (e - p.entries)
+    cdef Entry *e = pending_find(p, seq)
+    cdef uint32_t i
+    if e == NULL:
+        e = pending_add(p, seq)
     if e.flags & QUEUED:
         return
+    i = <uint32_t> (e - p.entries)
     e.flags |= QUEUED
     e.following = 0
     e.before = p.queue_tail
@@ -288,11 +280,16 @@ cdef class PendingTable:
     def __dealloc__(self):
         pending_free(&self.p)
 
-    def track(self, uint64_t seq, uint64_t dseq, int64_t ts, int64_t deadline) -> None:
-        """A delivery."""
+    cdef Entry *find_or_add(self, uint64_t seq) except NULL:
+        cdef Entry *e
         if not pending_reserve(&self.p):
             raise MemoryError
-        pending_track(&self.p, seq, dseq, ts, deadline)
+        e = pending_find(&self.p, seq)
+        return e if e != NULL else pending_add(&self.p, seq)
+
+    def track(self, uint64_t seq, uint64_t dseq, int64_t ts, int64_t deadline) -> None:
+        """A delivery."""
+        pending_track(&self.p, self.find_or_add(seq), dseq, ts, deadline)
 
     def untrack(self, uint64_t seq) -> None:
         """No longer pending, if it was."""
@@ -319,9 +316,7 @@ cdef class PendingTable:
 
     def set_rdc(self, uint64_t seq, int64_t rdc) -> None:
         """Set the redeliveries."""
-        if not pending_reserve(&self.p):
-            raise MemoryError
-        pending_set_rdc(&self.p, seq, rdc)
+        pending_set_rdc(&self.p, self.find_or_add(seq), rdc)
 
     def enqueue(self, uint64_t seq) -> None:
         """To the end of the redelivery queue."""

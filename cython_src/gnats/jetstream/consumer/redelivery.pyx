@@ -4,29 +4,26 @@ from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.consumer.acked cimport Acked, acked_add, acked_free, acked_init, acked_sort
+from gnats.jetstream.consumer.consumerentry cimport ENTRY_APPLIED, OP_FORGOTTEN
 from gnats.jetstream.consumer.consumerstate cimport (
     CONSUMER_MAX_DELIVERIES,
     ConsumerState,
     has_ack_wait,
-    mark_dirty,
     notify,
+    propose_of,
+    restart_wait,
     update_delivered,
     wait_of,
 )
 from gnats.jetstream.consumer.pending cimport (
-    PENDING,
     QUEUED,
     Entry,
     pending_earliest,
     pending_enqueue,
     pending_find,
     pending_first,
-    pending_forget,
     pending_next,
-    pending_rdc,
     pending_set_deadline,
-    pending_set_rdc,
-    pending_untrack,
 )
 
 cdef int64_t MIN_WAIT = 1000000    # ns, the shortest ack wait
@@ -48,28 +45,21 @@ cdef void move_ack_floor(ConsumerState o, uint64_t dseq, uint64_t sseq) noexcept
             o.asflr = e.seq - 1
 
 
-cdef bint has_max_deliveries(ConsumerState o, uint64_t sseq, int64_t wall) noexcept nogil:
-    cdef Entry *e
-    cdef uint64_t dseq, dc
-    cdef int64_t ts, rdc = pending_rdc(&o.pending, sseq)
-    if o.cfg.max_deliver == 0:
-        return False
-    dc = <uint64_t> rdc if rdc > 0 else 1
-    if dc < o.cfg.max_deliver:
+cdef bint has_max_deliveries(ConsumerState o, const Entry *e, int64_t wall) noexcept nogil:
+    """Has a pending message had max_deliver deliveries? If so, it is not pending any more."""
+    cdef uint64_t dc = <uint64_t> e.rdc if e.rdc > 0 else 1
+    if o.cfg.max_deliver == 0 or dc < o.cfg.max_deliver:
         return False
     if dc == o.cfg.max_deliver:
-        notify(o, CONSUMER_MAX_DELIVERIES, sseq, 0, dc, 0, NULL, 0)
-    e = pending_find(&o.pending, sseq)
-    if e == NULL:
-        return True
-    pending_set_rdc(&o.pending, sseq, <int64_t> dc)   # keeps the entry: need_ack() still wants the message
-    if e.flags & PENDING:
-        dseq = e.dseq
-        ts = e.ts
-        pending_untrack(&o.pending, e)
-        update_delivered(o, dseq, sseq, dc + 1, ts, wall)
-        move_ack_floor(o, dseq, sseq)
+        notify(o, CONSUMER_MAX_DELIVERIES, e.seq, 0, dc, 0, NULL, 0)
+    give_up(o, e, dc + 1, wall)
     return True
+
+
+cdef void give_up(ConsumerState o, const Entry *e, uint64_t dc, int64_t wall) noexcept nogil:
+    cdef uint64_t sseq = e.seq, dseq = e.dseq
+    if update_delivered(o, dseq, sseq, dc, e.ts, wall) == ENTRY_APPLIED:
+        move_ack_floor(o, dseq, sseq)
 
 
 cdef int64_t next_deadline(ConsumerState o, int64_t start, const Entry *e) noexcept nogil:
@@ -92,11 +82,10 @@ cdef bint check_pending(ConsumerState o, int64_t wall) noexcept nogil:
         if seq < first or seq <= o.asflr:
             o.asflr = max(o.asflr, seq)
             o.adflr = max(o.adflr, e.dseq)
-            pending_forget(&o.pending, e)
-            mark_dirty(o)
+            propose_of(o, OP_FORGOTTEN, seq)
         elif e.flags & QUEUED:
             pending_set_deadline(&o.pending, e, INT64_MAX)
-        elif not has_max_deliveries(o, seq, wall):
+        elif not has_max_deliveries(o, e, wall):
             # Move it behind the others in the heap, until expire_entries() has all of them.
             pending_set_deadline(&o.pending, e, next_deadline(o, wall, e))
             if not acked_add(&expired, seq):
@@ -117,7 +106,7 @@ cdef void force_expire_pending(ConsumerState o, int64_t wall) noexcept nogil:
     acked_init(&expired)
     while e != NULL:
         following = pending_next(&o.pending, e)
-        if not e.flags & QUEUED and not has_max_deliveries(o, e.seq, wall) and not acked_add(&expired, e.seq):
+        if not e.flags & QUEUED and not has_max_deliveries(o, e, wall) and not acked_add(&expired, e.seq):
             break
         e = following
     expire_entries(o, &expired, wall)
@@ -129,7 +118,7 @@ cdef void expire_entries(ConsumerState o, Acked *expired, int64_t wall) noexcept
 
     Queued messages have no deadline. Their ack wait begins anew with their redelivery.
     """
-    cdef Entry *e
+    cdef const Entry *e
     cdef int64_t off = 0
     cdef size_t i
     acked_sort(expired)
@@ -138,5 +127,4 @@ cdef void expire_entries(ConsumerState o, Acked *expired, int64_t wall) noexcept
         e = pending_find(&o.pending, expired.seqs[i])
         if i == 0:
             off = time_before(wall, e.ts)
-        e.ts = time_after(e.ts, off)
-        pending_set_deadline(&o.pending, e, INT64_MAX)
+        restart_wait(o, e.seq, time_after(e.ts, off))

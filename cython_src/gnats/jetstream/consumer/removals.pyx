@@ -4,27 +4,24 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.subjects.subject cimport subject_is_subset_match
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.jetstream.consumer.acked cimport Acked, acked_free, acked_init
 from gnats.jetstream.consumer.consumeracks cimport process_deleted
+from gnats.jetstream.consumer.consumerentry cimport OP_FORGOTTEN, OP_MOVED, OP_RESET
 from gnats.jetstream.consumer.consumerstate cimport (
     POLICY_EXPLICIT,
     ConsumerState,
     kick,
-    mark_dirty,
+    propose_of,
+    propose_position,
     stream_num_pending,
-    update_acks,
 )
 from gnats.jetstream.consumer.pending cimport (
     PENDING,
     Entry,
     pending_find,
     pending_first,
-    pending_forget,
-    pending_free,
     pending_next,
     pending_pop,
     pending_set_deadline,
-    pending_set_rdc,
 )
 from gnats.jetstream.consumer.redelivery cimport next_deadline
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase
@@ -57,10 +54,8 @@ cdef void on_removed(ConsumerBase base, uint64_t sseq, const char *subject, uint
 
 cdef void dec_stream_pending(ConsumerState o, uint64_t sseq, const char *subject, uint32_t n) noexcept nogil:
     cdef Entry *e
-    cdef Acked acked
     cdef int64_t wall = realtime_ns(), rdc
     cdef bint signal = False
-    acked_init(&acked)
     pthread_mutex_lock(&o.lock)
     if not o.closed:
         if sseq >= o.sseq and filter_match(o.filter, subject, n):
@@ -70,15 +65,12 @@ cdef void dec_stream_pending(ConsumerState o, uint64_t sseq, const char *subject
         e = pending_find(&o.pending, sseq)
         if e != NULL and e.flags & PENDING:
             rdc = max(e.rdc, <int64_t> 1)
-            process_deleted(o, sseq, e.dseq, <uint64_t> rdc, wall, &acked, &signal)
-        elif e != NULL and e.rdc:
-            pending_set_rdc(&o.pending, sseq, 0)
-            mark_dirty(o)
+            process_deleted(o, sseq, e.dseq, <uint64_t> rdc, wall, &signal)
+        elif e != NULL:
+            propose_of(o, OP_FORGOTTEN, sseq)
         if signal:
             kick(o)   # under the lock, so that a closed consumer is never kicked
     pthread_mutex_unlock(&o.lock)
-    # The message is gone already: the stream need not be told.
-    acked_free(&acked)
 
 
 cdef void on_purged(
@@ -122,7 +114,7 @@ cdef void purge(ConsumerState o, uint64_t first, bint wider) noexcept nogil:
     cdef Entry *following
     cdef StoreMsg sm
     cdef int64_t wall = realtime_ns()
-    cdef uint64_t seq, dseq
+    cdef uint64_t seq
     cdef int rc
     cdef bint gone
     if o.sseq < first:
@@ -140,22 +132,16 @@ cdef void purge(ConsumerState o, uint64_t first, bint wider) noexcept nogil:
                 # a message that cannot be read now is still there
                 gone = rc == STORE_NOT_FOUND or rc == STORE_DELETED
             if gone:
-                dseq = e.dseq
-                o.adflr = max(o.adflr, dseq)
+                o.adflr = max(o.adflr, e.dseq)
                 o.dseq = max(o.dseq, o.adflr)
-                pending_forget(&o.pending, e)
-                update_acks(o, dseq, seq, True, wall)
+                propose_of(o, OP_FORGOTTEN, seq)
+                o.lat = wall
             e = following
     if o.pending.n == 0:
-        pending_free(&o.pending)
         o.adflr = o.dseq - 1
         o.asflr = o.sseq - 1
     while o.pending.nqueued:
         e = pending_find(&o.pending, pending_pop(&o.pending))
         if e != NULL and e.flags & PENDING:
             pending_set_deadline(&o.pending, e, next_deadline(o, wall, e))   # redelivered when that ends
-    o.delivered.consumer = o.dseq - 1
-    o.delivered.stream = o.sseq - 1
-    o.floor.consumer = o.adflr
-    o.floor.stream = o.asflr
-    mark_dirty(o)
+    propose_position(o, OP_MOVED if o.pending.n else OP_RESET)
