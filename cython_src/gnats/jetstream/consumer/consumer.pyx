@@ -41,7 +41,13 @@ from gnats.jetstream.consumer.consumerstate cimport (
 )
 from gnats.jetstream.consumer.consumertimers cimport update_delivery_interest
 from gnats.jetstream.consumer.flowcontrol cimport flow_init, flow_start
-from gnats.jetstream.consumer.pending cimport Entry, pending_first, pending_last, pending_next, pending_set_deadline
+from gnats.jetstream.consumer.pending cimport (
+    DeliveredMsg,
+    pending_first,
+    pending_last,
+    pending_next,
+    pending_set_deadline,
+)
 from gnats.jetstream.consumer.pinning cimport PIN_N, unassign_pin
 from gnats.jetstream.consumer.redelivery cimport force_expire_pending
 from gnats.jetstream.consumer.removals cimport on_need_ack, on_purged, on_removed
@@ -164,7 +170,7 @@ cdef class Consumer(ConsumerState):
         cdef ConsumerSettings cfg
         cdef ConsumerSettings before
         cdef int64_t now = monotonic_ns(), wall = realtime_ns()
-        cdef Entry *e
+        cdef DeliveredMsg *e
         cdef bint filtered = filter_subjects(config) != filter_subjects(self.config)
         memset(&cfg, 0, sizeof(cfg))
         read_settings(self, config, &cfg)
@@ -641,7 +647,7 @@ cdef void wake_now(ConsumerState o):
 
 cdef void reconcile_with_stream(ConsumerState o, uint64_t last) noexcept nogil:
     """Go back to `last`, the stream's last sequence, after the stream has lost its end (reconcileStateWithStream)."""
-    cdef const Entry *e = NULL
+    cdef const DeliveredMsg *e = NULL
     cdef uint32_t i
     cdef int op = OP_MOVED
     if o.asflr > last:

@@ -53,7 +53,7 @@ from gnats.jetstream.consumer.flowcontrol cimport flow_answered
 from gnats.jetstream.consumer.pending cimport (
     PENDING,
     QUEUED,
-    Entry,
+    DeliveredMsg,
     pending_dequeue,
     pending_enqueue,
     pending_find,
@@ -129,7 +129,7 @@ cdef bint process_ack_msg(
     """Acknowledge a message. Return whether to answer: it is acknowledged then, or was before. Set signal[0] when
     max_ack_pending held deliveries back until now. sampler: the calling poller, for the random numbers of sampling;
     NULL: not a client's ack, not sampled. acked: NULL when the stream has no message to remove."""
-    cdef const Entry *e
+    cdef const DeliveredMsg *e
     cdef ConsumerOutcome outcome
     cdef bint tell = o.cfg.retention != LIMITS_POLICY
     cdef bint full = o.cfg.max_ack_pending and o.pending.n >= o.cfg.max_ack_pending
@@ -172,7 +172,7 @@ cdef bint process_ack_msg(
 
 
 cdef void sample_ack(
-    ConsumerState o, PollState *sampler, const Entry *e, uint64_t sseq, uint64_t dseq, uint64_t dc
+    ConsumerState o, PollState *sampler, const DeliveredMsg *e, uint64_t sseq, uint64_t dseq, uint64_t dc
 ) noexcept nogil:
     if o.cfg.sample == 0:
         return
@@ -186,7 +186,7 @@ cdef bint process_nak(
 ) noexcept nogil:
     """Handle a -NAK. Return True when run() is to be called: to deliver the message again, or to arm the timer for its
     delay."""
-    cdef Entry *e = pending_find(&o.pending, sseq)
+    cdef DeliveredMsg *e = pending_find(&o.pending, sseq)
     cdef int64_t delay
     cdef bint bad
     if dseq <= o.adflr or dseq > o.dseq or e == NULL or not e.flags & PENDING:

@@ -32,7 +32,7 @@ from gnats.jetstream.consumer.flowcontrol cimport is_stalled, need_flow_control
 from gnats.jetstream.consumer.pacing cimport pace_wait
 from gnats.jetstream.consumer.pending cimport (
     PENDING,
-    Entry,
+    DeliveredMsg,
     pending_enqueue,
     pending_find,
     pending_pop,
@@ -307,7 +307,7 @@ cdef bint held_back(ConsumerState o, PollState *ps, const StoreMsg *sm) noexcept
 cdef int64_t redeliver(ConsumerState o, PollState *ps, int64_t wall, int64_t npc, bint *stop) noexcept nogil:
     """Take the first message of the redelivery queue, and deliver it unless it has had its deliveries. Return its
     bytes, 0 when it is not delivered. Set stop[0] when no request takes it, or it cannot be read now."""
-    cdef const Entry *e
+    cdef const DeliveredMsg *e
     cdef StoreMsg sm
     cdef bint signal = False
     cdef uint64_t seq = pending_pop(&o.pending), dc
@@ -502,7 +502,7 @@ cdef void send_all(ConsumerState o, PollState *ps, OutQ *q, bint done) noexcept 
 cdef void did_not_deliver(ConsumerState o, PollState *ps, uint64_t sseq, const char *dest, size_t n) noexcept nogil:
     """Take a delivery back: the message that was sent to `dest` found no subscriber."""
     cdef WaitingRequest *wr = o.waiting.head
-    cdef Entry *e
+    cdef DeliveredMsg *e
     propose_of(o, OP_RETURNED, sseq)
     if o.cfg.push:
         o.active = False

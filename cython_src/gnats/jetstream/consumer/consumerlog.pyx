@@ -22,7 +22,7 @@ from gnats.jetstream.consumer.consumerstate cimport POLICY_NONE, ConsumerState, 
 from gnats.jetstream.consumer.pending cimport (
     PENDING,
     QUEUED,
-    Entry,
+    DeliveredMsg,
     pending_add,
     pending_find,
     pending_first,
@@ -41,7 +41,7 @@ cdef int64_t MOST_REDELIVERIES = <int64_t> 1 << 32    # that a restored message 
 
 
 cdef inline ConsumerOutcome store_delivered(ConsumerState o, const ConsumerEntry *e) noexcept nogil:
-    cdef Entry *d = NULL
+    cdef DeliveredMsg *d = NULL
     if o.cfg.ack_policy != POLICY_NONE:
         d = find_or_add(o, e.sseq)
         if d == NULL:
@@ -65,15 +65,15 @@ cdef inline ConsumerOutcome store_delivered(ConsumerState o, const ConsumerEntry
     return ENTRY_APPLIED
 
 
-cdef inline Entry *find_or_add(ConsumerState o, uint64_t sseq) noexcept nogil:
-    cdef Entry *d = pending_find(&o.pending, sseq)
+cdef inline DeliveredMsg *find_or_add(ConsumerState o, uint64_t sseq) noexcept nogil:
+    cdef DeliveredMsg *d = pending_find(&o.pending, sseq)
     if d == NULL and pending_reserve(&o.pending):
         d = pending_add(&o.pending, sseq)
     return d
 
 
 cdef inline ConsumerOutcome store_wait(ConsumerState o, const ConsumerEntry *e) noexcept nogil:
-    cdef Entry *d = pending_find(&o.pending, e.sseq)
+    cdef DeliveredMsg *d = pending_find(&o.pending, e.sseq)
     if d == NULL or not d.flags & PENDING:
         return ENTRY_UNKNOWN
     d.ts = e.ts
@@ -85,7 +85,7 @@ cdef inline ConsumerOutcome store_wait(ConsumerState o, const ConsumerEntry *e) 
 
 
 cdef inline ConsumerOutcome store_returned(ConsumerState o, const ConsumerEntry *e) noexcept nogil:
-    cdef Entry *d = pending_find(&o.pending, e.sseq)
+    cdef DeliveredMsg *d = pending_find(&o.pending, e.sseq)
     if d == NULL:
         return ENTRY_UNKNOWN
     pending_set_rdc(&o.pending, d, d.rdc - 1)
@@ -94,8 +94,8 @@ cdef inline ConsumerOutcome store_returned(ConsumerState o, const ConsumerEntry 
 
 
 cdef inline ConsumerOutcome store_acked_one(ConsumerState o, const ConsumerEntry *e, Acked *acked) noexcept nogil:
-    cdef Entry *d = pending_find(&o.pending, e.sseq)
-    cdef const Entry *first
+    cdef DeliveredMsg *d = pending_find(&o.pending, e.sseq)
+    cdef const DeliveredMsg *first
     cdef uint64_t dseq
     cdef bint was_pending
     if acked != NULL and not acked_add(acked, e.sseq):
@@ -123,8 +123,8 @@ cdef inline ConsumerOutcome store_acked_one(ConsumerState o, const ConsumerEntry
 
 
 cdef inline ConsumerOutcome store_acked_all(ConsumerState o, const ConsumerEntry *e, Acked *acked) noexcept nogil:
-    cdef Entry *d = pending_find(&o.pending, e.sseq)
-    cdef Entry *following
+    cdef DeliveredMsg *d = pending_find(&o.pending, e.sseq)
+    cdef DeliveredMsg *following
     cdef bint was_pending = d != NULL and d.flags & PENDING
     # The stream would keep what the consumer has forgotten.
     if acked != NULL and not acked_reserve(acked, o.pending.n + 1):
@@ -148,7 +148,7 @@ cdef inline ConsumerOutcome store_acked_all(ConsumerState o, const ConsumerEntry
 
 
 cdef inline ConsumerOutcome store_forgotten(ConsumerState o, const ConsumerEntry *e) noexcept nogil:
-    cdef Entry *d = pending_find(&o.pending, e.sseq)
+    cdef DeliveredMsg *d = pending_find(&o.pending, e.sseq)
     if d == NULL:
         return ENTRY_UNKNOWN
     pending_forget(&o.pending, d)
@@ -186,7 +186,7 @@ local_consumer_log.propose = store_consumer_entry
 # -- the whole state ---------------------------------------------------------------------------------------------------
 
 cdef bint snapshot_state(ConsumerState o, ConsumerSnapshot *snap) noexcept nogil:
-    cdef const Entry *d = pending_first(&o.pending)
+    cdef const DeliveredMsg *d = pending_first(&o.pending)
     cdef uint32_t i
     snap.delivered_consumer = o.delivered.consumer
     snap.delivered_stream = o.delivered.stream
@@ -213,7 +213,7 @@ cdef bint snapshot_state(ConsumerState o, ConsumerSnapshot *snap) noexcept nogil
 
 
 cdef bint restore_state(ConsumerState o, const ConsumerSnapshot *snap, uint64_t first) noexcept nogil:
-    cdef Entry *d
+    cdef DeliveredMsg *d
     cdef size_t i
     pending_free(&o.pending)
     o.delivered.consumer = snap.delivered_consumer

@@ -19,7 +19,7 @@ from gnats.jetstream.consumer.consumerstate cimport (
     wait_of,
 )
 from gnats.jetstream.consumer.flowcontrol cimport flow_request
-from gnats.jetstream.consumer.pending cimport QUEUED, Entry, pending_earliest, pending_first, pending_next
+from gnats.jetstream.consumer.pending cimport QUEUED, DeliveredMsg, pending_earliest, pending_first, pending_next
 from gnats.jetstream.consumer.pinning cimport unassign_pin
 from gnats.jetstream.consumer.redelivery cimport check_pending
 from gnats.jetstream.consumer.send_queue cimport outq_status
@@ -61,7 +61,7 @@ cdef inline int64_t earlier(int64_t a, int64_t b) noexcept nogil:
 
 cdef void arm_timer(ConsumerState o, PollState *ps, int64_t wall) noexcept nogil:
     cdef int64_t when = 0
-    cdef Entry *e = pending_earliest(&o.pending)
+    cdef DeliveredMsg *e = pending_earliest(&o.pending)
     if e != NULL and e.deadline != INT64_MAX and has_ack_wait(o):
         when = time_after(ps.now, time_after(max(time_before(e.deadline, wall), <int64_t> 0), ACK_DELAY))
     when = earlier(when, o.waiting.due)
@@ -104,7 +104,7 @@ cdef void update_delivery_interest(ConsumerState o, bint interest, int64_t now) 
 
 cdef void delete_not_active(ConsumerState o, int64_t now, int64_t wall) noexcept nogil:
     """The inactive threshold has passed: have the control plane delete the consumer, unless it is used."""
-    cdef Entry *e
+    cdef DeliveredMsg *e
     cdef int64_t until = 0
     o.inactive_at = 0
     if o.cfg.push:

@@ -17,7 +17,7 @@ from gnats.jetstream.consumer.consumerstate cimport (
 )
 from gnats.jetstream.consumer.pending cimport (
     QUEUED,
-    Entry,
+    DeliveredMsg,
     pending_earliest,
     pending_enqueue,
     pending_find,
@@ -30,7 +30,7 @@ cdef int64_t MIN_WAIT = 1000000    # ns, the shortest ack wait
 
 
 cdef void move_ack_floor(ConsumerState o, uint64_t dseq, uint64_t sseq) noexcept nogil:
-    cdef Entry *e = pending_first(&o.pending)
+    cdef DeliveredMsg *e = pending_first(&o.pending)
     if e == NULL:
         o.adflr = o.dseq - 1
         o.asflr = o.sseq - 1
@@ -45,7 +45,7 @@ cdef void move_ack_floor(ConsumerState o, uint64_t dseq, uint64_t sseq) noexcept
             o.asflr = e.seq - 1
 
 
-cdef bint has_max_deliveries(ConsumerState o, const Entry *e, int64_t wall) noexcept nogil:
+cdef bint has_max_deliveries(ConsumerState o, const DeliveredMsg *e, int64_t wall) noexcept nogil:
     """Has a pending message had max_deliver deliveries? If so, it is not pending any more."""
     cdef uint64_t dc = <uint64_t> e.rdc if e.rdc > 0 else 1
     if o.cfg.max_deliver == 0 or dc < o.cfg.max_deliver:
@@ -56,18 +56,18 @@ cdef bint has_max_deliveries(ConsumerState o, const Entry *e, int64_t wall) noex
     return True
 
 
-cdef void give_up(ConsumerState o, const Entry *e, uint64_t dc, int64_t wall) noexcept nogil:
+cdef void give_up(ConsumerState o, const DeliveredMsg *e, uint64_t dc, int64_t wall) noexcept nogil:
     cdef uint64_t sseq = e.seq, dseq = e.dseq
     if update_delivered(o, dseq, sseq, dc, e.ts, wall) == ENTRY_APPLIED:
         move_ack_floor(o, dseq, sseq)
 
 
-cdef int64_t next_deadline(ConsumerState o, int64_t start, const Entry *e) noexcept nogil:
+cdef int64_t next_deadline(ConsumerState o, int64_t start, const DeliveredMsg *e) noexcept nogil:
     return time_after(start, max(wait_of(o, e.rdc), MIN_WAIT))
 
 
 cdef bint check_pending(ConsumerState o, int64_t wall) noexcept nogil:
-    cdef Entry *e = pending_earliest(&o.pending)
+    cdef DeliveredMsg *e = pending_earliest(&o.pending)
     cdef uint64_t first, seq
     cdef Acked expired
     if e == NULL or e.deadline > wall or not has_ack_wait(o):
@@ -101,8 +101,8 @@ cdef bint check_pending(ConsumerState o, int64_t wall) noexcept nogil:
 
 cdef void force_expire_pending(ConsumerState o, int64_t wall) noexcept nogil:
     cdef Acked expired
-    cdef Entry *e = pending_first(&o.pending)
-    cdef Entry *following
+    cdef DeliveredMsg *e = pending_first(&o.pending)
+    cdef DeliveredMsg *following
     acked_init(&expired)
     while e != NULL:
         following = pending_next(&o.pending, e)
@@ -118,7 +118,7 @@ cdef void expire_entries(ConsumerState o, Acked *expired, int64_t wall) noexcept
 
     Queued messages have no deadline. Their ack wait begins anew with their redelivery.
     """
-    cdef const Entry *e
+    cdef const DeliveredMsg *e
     cdef int64_t off = 0
     cdef size_t i
     acked_sort(expired)

@@ -16,7 +16,7 @@ from gnats.jetstream.consumer.consumerstate cimport (
 )
 from gnats.jetstream.consumer.pending cimport (
     PENDING,
-    Entry,
+    DeliveredMsg,
     pending_find,
     pending_first,
     pending_next,
@@ -34,7 +34,7 @@ cdef bint on_need_ack(ConsumerBase base, uint64_t sseq, const char *subject, uin
 
 
 cdef bint need_ack(ConsumerState o, uint64_t sseq, const char *subject, uint32_t n) noexcept nogil:
-    cdef Entry *e
+    cdef DeliveredMsg *e
     cdef bint need = False
     pthread_mutex_lock(&o.lock)
     if not o.closed and filter_match(o.filter, subject, n):
@@ -53,7 +53,7 @@ cdef void on_removed(ConsumerBase base, uint64_t sseq, const char *subject, uint
 
 
 cdef void dec_stream_pending(ConsumerState o, uint64_t sseq, const char *subject, uint32_t n) noexcept nogil:
-    cdef Entry *e
+    cdef DeliveredMsg *e
     cdef int64_t wall = realtime_ns(), rdc
     cdef bint signal = False
     pthread_mutex_lock(&o.lock)
@@ -110,8 +110,8 @@ cdef bint is_equal_or_subset_match(ConsumerState o, const char *subject, uint32_
 cdef void purge(ConsumerState o, uint64_t first, bint wider) noexcept nogil:
     """Forget messages that a purge has removed: those below `first`. wider: the filters are wider than the purged
     subject, so look up each message that is still pending as well."""
-    cdef Entry *e = pending_first(&o.pending)
-    cdef Entry *following
+    cdef DeliveredMsg *e = pending_first(&o.pending)
+    cdef DeliveredMsg *following
     cdef StoreMsg sm
     cdef int64_t wall = realtime_ns()
     cdef uint64_t seq
