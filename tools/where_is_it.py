@@ -48,16 +48,16 @@ TABLE = {
     "consumer.go": """jetstream/engine/jsonreq jetstream/engine/consumerbase jetstream/consumer/pending
         ackReply ackReplyInfo addConsumer=streams.Stream.apply_consumer assignNewPinId=assign_new_pin
         checkNewConsumerConfig=check_consumer_update checkPending checkStateForInterestStream
-        cleanupNoInterestMessages deleteConsumer deleteNotActive=ConsumerDelivery.delete_not_active
-        deliverMsg=ConsumerDelivery.deliver_msg didNotDeliver forceExpirePending
-        getNextMsg=ConsumerDelivery.gather hasMaxDeliveries loopAndGatherMsgs=ConsumerDelivery.gather
-        moveAckFloor needAck=ConsumerAcks.need_ack needFlowControl nextWaiting
-        numPending=ConsumerState.num_pending processAck processAckMsg processNak
-        processNextMsgRequest=ConsumerPull.process_next_msg_request processResetReq processTerm processWaiting
-        progressUpdate purge=ConsumerAcks.purge reconcileStateWithStream sampleAck
+        cleanupNoInterestMessages deleteConsumer deleteNotActive=consumertimers.delete_not_active
+        deliverMsg=consumerdelivery.deliver_msg didNotDeliver forceExpirePending
+        getNextMsg=consumerdelivery.gather hasMaxDeliveries loopAndGatherMsgs=consumerdelivery.gather
+        moveAckFloor needAck=removals.need_ack needFlowControl nextWaiting
+        numPending=consumerstate.num_pending processAck processAckMsg processNak
+        processNextMsgRequest=consumerpull.process_next_msg_request processResetReq processTerm processWaiting
+        progressUpdate purge=removals.purge reconcileStateWithStream sampleAck
         selectStartingSeqNo=select_starting_seq sendFlowControl sendIdleHeartbeat
         setConsumerConfigDefaults=consumer_rules.with_defaults setPinnedTimer trackPending=pending_track
-        updateAcks updateDelivered updateDeliveryInterest=ConsumerDelivery.update_delivery_interest
+        updateAcks updateDelivered updateDeliveryInterest=consumertimers.update_delivery_interest
         writeStoreState=Consumer.write""",
     "cron.go": "dayMatches parseCron",
     "dirstore.go": """load=DirStore.load Merge=DirStore.merge Pack=DirStore.pack save saveIfNewer

@@ -9,7 +9,7 @@ from gnats.core.subjects.sublist cimport SL_NO_MEMORY, SUB_FURTHER, MatchResult,
 from gnats.includes.atomics cimport load_ptr_acquire, store_ptr_release, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.engine.barrier cimport Local, StreamBase, run_when_visible
-from gnats.jetstream.engine.consumerbase cimport ConsumerBase
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase, consumer_kick, consumer_stored
 from gnats.store.index.filter cimport Filter, filter_match
 from gnats.store.store cimport MsgStore
 
@@ -234,10 +234,10 @@ cdef void count_stored(void *arg, Subscription **subs, uint32_t n) noexcept nogi
 
 
 cdef inline void count_one(const Stored *m, ConsumerBase o) noexcept nogil:
-    if not o.stored(m.seq):
+    if not consumer_stored(o, m.seq):
         return
     if unlikely(not run_when_visible(m.local, <StreamBase> m.stream, o)):
-        o.kick()
+        consumer_kick(o)
 
 
 # -- subscriptions of one consumer, linked by `next` -------------------------------------------------------------------

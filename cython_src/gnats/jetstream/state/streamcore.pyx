@@ -19,7 +19,7 @@ from gnats.jetstream.engine.barrier cimport (
     mark_dirty,
     stream_failed,
 )
-from gnats.jetstream.engine.consumerbase cimport ConsumerBase
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase, consumer_need_ack, consumer_purged, consumer_removed
 from gnats.jetstream.engine.usage cimport usage_add
 from gnats.jetstream.state.consumerlist cimport (
     WITH_EVERYTHING,
@@ -122,7 +122,7 @@ cdef class StreamCore(StreamBase):
                 self.tell_purged(<const char *> (r + 1), r.n)
             elif self.consumer_list.look_up(WITH_SUBJECT, <const char *> (r + 1), r.n, &c):
                 for i in range(c.n):
-                    (<ConsumerBase> concerned_at(&c, i)).removed(r.seq, <const char *> (r + 1), r.n)
+                    consumer_removed(<ConsumerBase> concerned_at(&c, i), r.seq, <const char *> (r + 1), r.n)
                 concerned_free(&c)
             at += removal_size(r.n)
 
@@ -151,7 +151,7 @@ cdef class StreamCore(StreamBase):
         if self.consumer_list.look_up(
                 WITH_EVERYTHING if n == 0 else WITH_SUBJECTS if wild else WITH_SUBJECT, subject, <uint32_t> n, &c):
             for i in range(c.n):
-                (<ConsumerBase> concerned_at(&c, i)).purged(first, last, subject, <uint32_t> n, subject_first)
+                consumer_purged(<ConsumerBase> concerned_at(&c, i), first, last, subject, <uint32_t> n, subject_first)
             concerned_free(&c)
 
     cdef bint ack_msg(self, uint64_t seq, PollState *ps) noexcept nogil:
@@ -167,7 +167,7 @@ cdef class StreamCore(StreamBase):
         if not self.consumer_list.look_up(WITH_SUBJECT, sm.subject, sm.subject_n, &c):
             return False   # out of memory: the message stays
         for i in range(c.n):
-            if (<ConsumerBase> concerned_at(&c, i)).need_ack(seq, sm.subject, sm.subject_n):
+            if consumer_need_ack(<ConsumerBase> concerned_at(&c, i), seq, sm.subject, sm.subject_n):
                 concerned_free(&c)
                 return False
         concerned_free(&c)
