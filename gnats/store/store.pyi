@@ -86,6 +86,8 @@ class MsgStore:
         """Make seq the last sequence: remove all messages after it and return their number."""
     def expire_msgs(self, now: int | None = None) -> int:
         """Remove the messages that have expired at `now` (ns; None: the time) and return their number."""
+    def schedules_due(self, now: int) -> list[int]:
+        """Return the sequences of the schedules that are due at `now` (ns). They stay due."""
     def pending(
         self, seq: int = 0, filters: Iterable[bytes | str] = (), last_per_subject: bool = False
     ) -> int:

@@ -208,6 +208,7 @@ cdef int purge_all(StoreBase s, uint64_t first, bint reset) noexcept nogil:
     stree_clear(&s.subjects)
     ttl_clear(s)
     schedules_clear(&s.schedules)
+    s.schedules_from = 0
     s.msgs = s.bytes = 0
     s.first_seq = next_seq
     s.last_seq = last

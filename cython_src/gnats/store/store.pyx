@@ -15,7 +15,6 @@ from gnats.core.messages.headers cimport named_header
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.includes.times cimport time_after
 from gnats.store cimport expiry, purging, reading, recovery, removing, scheduling, writing, queries, maintenance
 from gnats.store.base cimport (
     STORE_DELETED,
@@ -35,6 +34,7 @@ from gnats.store.base cimport (
     flush_last,
     last_of,
     rebuild_subjects,
+    retry_after,
     roll,
     sync_written,
 )
@@ -61,9 +61,6 @@ MESSAGES = (
     "out of memory", "the store is closed", "not the next sequence", "the message cannot be read",
     "there are no more sequences", "the search goes on", "a block cannot be read now",
 )
-
-
-cdef int64_t AGAIN = 2000000000    # ns until expired() returns a message again that is still there
 
 
 # The number of messages of one subject.
@@ -226,10 +223,10 @@ cdef class MsgStore(StoreBase):
                 code = removing.remove_msg(self, seqs[i], False, True)
                 gone += code == STORE_OK
                 if code == STORE_FAILED or code == STORE_NO_MEMORY:
-                    expiry.expire_again(self, seqs + i, some - i, time_after(now, AGAIN))
+                    expiry.expire_again(self, seqs + i, some - i, retry_after(now))
                     return gone
                 if code == STORE_UNREADABLE:
-                    expiry.expire_again(self, seqs + i, 1, time_after(now, AGAIN))
+                    expiry.expire_again(self, seqs + i, 1, retry_after(now))
             if some == 0:
                 break
         return gone
@@ -237,7 +234,7 @@ cdef class MsgStore(StoreBase):
     cdef uint32_t expired(self, int64_t now, uint64_t *seqs, uint32_t n) noexcept nogil:
         cdef uint32_t some = expiry.expired(self, now, seqs, n)
         # The stream removes these messages, which may fail: expire them once more a little later.
-        expiry.expire_again(self, seqs, some, time_after(now, AGAIN))
+        expiry.expire_again(self, seqs, some, retry_after(now))
         return some
 
     # --- questions ---
@@ -450,6 +447,19 @@ cdef class MsgStore(StoreBase):
             pthread_mutex_unlock(&self.lock)
         return gone
 
+    def schedules_due(self, now: int) -> list[int]:
+        """Return the sequences of the schedules that are due at `now` (ns since 1970). They stay due."""
+        cdef int64_t when = now
+        cdef uint32_t i
+        pthread_mutex_lock(&self.lock)
+        try:
+            scheduling.find_missing(self)
+            return sorted(
+                self.schedules.heap[i].seq for i in range(1, self.schedules.waiting + 1)
+                if self.schedules.heap[i].when <= when)
+        finally:
+            pthread_mutex_unlock(&self.lock)
+
     def pending(self, seq: int = 0, filters=(), last_per_subject: bool = False) -> int:
         """Count the messages at or after `seq` that the filters match.
 
@@ -657,6 +667,7 @@ cdef class MsgStore(StoreBase):
             self.age_seq = 0
             if not limits.allow_schedules:
                 schedules_clear(&self.schedules)
+                self.schedules_from = 0
                 self.tracks_schedules = False
             elif not self.tracks_schedules and not self.closed:
                 scheduling.schedule_scan(self, self.first_seq)

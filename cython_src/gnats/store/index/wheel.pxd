@@ -50,6 +50,7 @@ cdef void wheel_init(Wheel *w) noexcept nogil
 cdef void wheel_clear(Wheel *w) noexcept nogil
 # Sets when a sequence expires, in ns since 1970; 0 or WHEEL_NO_MEMORY.
 cdef int wheel_add(Wheel *w, uint64_t seq, int64_t expires) noexcept nogil
+cdef bint wheel_has(const Wheel *w, uint64_t seq) noexcept nogil
 cdef bint wheel_find(const Wheel *w, uint64_t seq, int64_t *expires) noexcept nogil
 cdef bint wheel_remove(Wheel *w, uint64_t seq) noexcept nogil       # False: it has no time
 # Takes out entries that expire at `now` or before, in no order; their number. If it is `room`, there may be more.

@@ -157,6 +157,10 @@ cdef int wheel_add(Wheel *w, uint64_t seq, int64_t expires) noexcept nogil:
     return 0
 
 
+cdef bint wheel_has(const Wheel *w, uint64_t seq) noexcept nogil:
+    return w.count and w.table[place(w, seq)]
+
+
 cdef bint wheel_find(const Wheel *w, uint64_t seq, int64_t *expires) noexcept nogil:
     cdef uint32_t at
     if w.count == 0:
