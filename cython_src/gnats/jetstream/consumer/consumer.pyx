@@ -555,13 +555,12 @@ cdef class Consumer(ConsumerDelivery):
         return bool(self.dirty)
 
     def state(self) -> bytes:
-        """Encode the state as an o.dat, unsealed, and mark it as not dirty. Raises MemoryError."""
+        """Encode the state as an o.dat, unsealed, and mark it as not dirty. Raises MemoryError; call it again then."""
         cdef ConsumerSnapshot snap
         cdef Entry *e
         cdef uint8_t *out = NULL
         cdef size_t n = 0
         cdef uint32_t i
-        cdef bint ok = False
         memset(&snap, 0, sizeof(snap))
         with nogil:
             pthread_mutex_lock(&self.lock)
@@ -586,13 +585,12 @@ cdef class Consumer(ConsumerDelivery):
                         snap.redelivered[snap.n_redelivered].seq = e.seq
                         snap.redelivered[snap.n_redelivered].count = <uint64_t> e.rdc
                         snap.n_redelivered += 1
-                self.dirty = False
-                ok = True
-            pthread_mutex_unlock(&self.lock)
-            if ok:
                 out = <uint8_t *> malloc(consumer_bound(&snap))
                 if out != NULL:
-                    n = consumer_encode(&snap, realtime_ns(), out)
+                    self.dirty = False
+            pthread_mutex_unlock(&self.lock)
+            if out != NULL:
+                n = consumer_encode(&snap, realtime_ns(), out)
             consumer_free(&snap)
         try:
             if out == NULL:
