@@ -85,7 +85,10 @@ class MsgStore:
     def truncate_to(self, seq: int) -> int:
         """Make seq the last sequence: remove all messages after it and return their number."""
     def expire_msgs(self, now: int | None = None) -> int:
-        """Remove the messages that have expired at `now` (ns; None: the time) and return their number."""
+        """Remove the messages that have expired at `now` (ns; None: the time) and return their number.
+
+        Raises StoreFailure when that cannot be written.
+        """
     def schedules_due(self, now: int) -> list[int]:
         """Return the sequences of the schedules that are due at `now` (ns). They stay due."""
     def pending(

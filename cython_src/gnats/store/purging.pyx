@@ -55,7 +55,7 @@ from gnats.store.format.record cimport (
     record_parse,
 )
 from gnats.store.index.schedules cimport schedules_clear
-from gnats.store.index.seqset cimport seqset_delete_range
+from gnats.store.index.seqset cimport seqset_delete_range, seqset_prepare_cut
 from gnats.store.index.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_iter, stree_next
 from gnats.store.scheduling cimport schedule_removed
 from gnats.store.statefile cimport invalidate
@@ -360,6 +360,9 @@ cdef int truncate(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
         b = s.blks[keep]
         if error == STORE_OK and not blk_load(s, b):
             error = STORE_DAMAGED
+        # A message with a sequence that stays deleted could not be removed.
+        if error == STORE_OK and not seqset_prepare_cut(&b.dmap, seq + 1):
+            error = STORE_NO_MEMORY
         if error == STORE_OK:
             copy = <char *> malloc(b.rbytes + (tombs.n + 1) * EMPTY_RECORD)
             if copy == NULL:

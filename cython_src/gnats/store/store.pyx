@@ -437,14 +437,19 @@ cdef class MsgStore(StoreBase):
         return purged
 
     def expire_msgs(self, now: int | None = None) -> int:
-        """Remove the messages that have expired at `now` (ns since 1970; None: the time) and return their number."""
+        """Remove the messages that have expired at `now` (ns since 1970; None: the time) and return their number.
+
+        Raises StoreFailure when that cannot be written.
+        """
         cdef int64_t when = realtime_ns() if now is None else now
         cdef uint32_t gone
+        cdef int code
         with nogil:
             pthread_mutex_lock(&self.lock)
             gone = self.expire(when, 0xffffffff)
-            flush_last(self)
+            code = flushed(self, STORE_OK)
             pthread_mutex_unlock(&self.lock)
+        self.check(code)
         return gone
 
     def schedules_due(self, now: int) -> list[int]:
