@@ -152,9 +152,13 @@ class Use:
         self.waiting = {}
 
     def remove(self, seq: int, erase: bool = False) -> None:
+        known = seq in self.acked and seq not in self.doubtful
         self.doubtful.add(seq)
-        if self.call(lambda store: store.remove_msg(seq, erase)):
+        done = self.call(lambda store: store.remove_msg(seq, erase))
+        if done:
             self.removed.add(seq)
+        elif known and done is False:
+            self.problems.append(f"sequence {seq} is not there to be removed")
 
     def purge(self, **what: Any) -> None:
         seqs = set(self.acked)
@@ -236,7 +240,7 @@ def remove(use: Use) -> None:
         use.publish(b"a.%d" % (number % 3), 150)
         use.flush()
     use.call(lambda store: store.write_state(True))
-    for seq in (3, 1, 2, 9, 10, 11, 12, 24):
+    for seq in (3, 1, 2, 9, 10, 11, 12, 13, 24):
         use.remove(seq, erase=seq in (3, 11))
     use.call(lambda store: store.maintain(idle=0))
     use.publish(b"a.next", 100)
@@ -370,7 +374,13 @@ def ask(use: Use) -> None:
     for number in range(400):
         use.publish(b"a.%d.%s" % (number % 60, b"long" * (number % 90)), 10)
     use.flush()
+    for number in range(1, 50):
+        use.publish(b"d" * number, 10)
+    use.flush()
     filters = [b"a.*.longlong", b"*.7.>", b"a.>"]
+    many = [b"*.%d.>" % number for number in range(100)]
+    use.call(lambda store: store.subjects_totals(many))
+    use.call(lambda store: store.subjects_totals([b">"]))
     use.call(lambda store: store.last_seqs(filters, up_to=300))
     use.call(lambda store: store.last_seqs([b"a.>"]))
     use.call(lambda store: store.subjects_page([b"a.>"], most=3))
@@ -384,6 +394,37 @@ def ask(use: Use) -> None:
     use.call(lambda store: store.update_config(max_msgs_per_subject=1))
     use.call(lambda store: store.write_state(True))
     use.call(lambda store: store.maintain(idle=0))
+
+
+def leave_gaps(use: Use) -> None:
+    """A large gap between the messages of one block."""
+    use.open()
+    use.publish(b"a.0", 10)
+    use.flush()
+    use.call(lambda store: store.skip(n=5000))
+    for number in range(150):
+        use.publish(b"a.%d" % number, 10)
+        use.flush()
+    use.call(lambda store: store.write_state(True))
+
+
+def cut_gap(use: Use) -> None:
+    """A gap that is cut in the middle, and new messages with sequences that were a part of it."""
+    use.open()
+    use.publish(b"a.0", 10)
+    use.flush()
+    use.call(lambda store: store.skip(n=5000))
+    use.publish(b"a.1", 10)
+    use.flush()
+    use.doubtful.add(5002)
+    if use.call(lambda store: store.truncate_to(3000)) is not None:
+        use.acked.pop(5002, None)
+        use.doubtful.clear()
+    for number in range(20):
+        use.publish(b"b.%d" % number, 10)
+    use.flush()
+    for seq in range(3001, 3011):
+        use.remove(seq)
 
 
 SMALL = {"block_size": 1500}
@@ -410,6 +451,9 @@ MORE: dict[str, tuple[Callable[[Use], None], dict[str, Any]]] = {
     "reopen, encrypted": (reopen, SMALL | {"cipher": "chacha", "key": KEY, "account": "A"}),
     "live": (live, SMALL | {"allow_msg_ttl": True}),
     "expire": (expire, SMALL | {"allow_msg_ttl": True}),
+    "remove, encrypted": (remove, SMALL | {"cipher": "chacha", "key": KEY, "account": "A"}),
+    "gaps": (leave_gaps, {}),
+    "cut gap": (cut_gap, {}),
     "ask": (ask, SMALL),
     "plan": (plan, SMALL | {"allow_msg_schedules": True}),
     "schedule": (schedule, SMALL | {"allow_msg_schedules": True}),
