@@ -45,6 +45,7 @@ cdef struct StoreMsg:
 
 cdef enum:
     LOST_NOTES = 16
+    MEMORY_OVERHEAD = 16         # bytes that a message counts in memory, besides its own: its sequence and its time
 
 
 # Damage to report: n messages of a block are lost, with sequences from first to last.
@@ -122,9 +123,14 @@ cdef inline int64_t retry_after(int64_t now) noexcept nogil:
     return time_after(now, 2 * SECOND)
 
 
+# The size that a message counts in the `bytes` of a store in memory.
+cdef inline uint64_t memory_size(uint64_t subject_n, uint64_t hdr_n, uint64_t msg_n) noexcept nogil:
+    return subject_n + hdr_n + msg_n + MEMORY_OVERHEAD
+
+
 # The size that a message counts in `bytes`. As in nats-server, it differs between memory and files.
 cdef inline uint64_t msg_size(StoreBase s, const Record *r) noexcept nogil:
-    return r.subject_n + r.hdr_n + r.msg_n + 16 if s.env.in_memory else r.size
+    return memory_size(r.subject_n, r.hdr_n, r.msg_n) if s.env.in_memory else r.size
 
 
 cdef inline void msg_of(const Record *r, StoreMsg *out) noexcept nogil:

@@ -20,6 +20,7 @@ from gnats.store.base cimport (
     blk_load,
     flush_last,
     forget_links,
+    msg_size,
     select_next_first,
     subject_removed,
 )
@@ -264,7 +265,7 @@ cdef void forget_from(StoreBase s, MsgBlock *b, uint64_t seq) noexcept nogil:
             ttl_removed(s, r.seq)
             schedule_removed(s, &r)
         subject_removed(s, &r)
-        size = r.subject_n + r.hdr_n + r.msg_n + 16 if s.env.in_memory else r.size
+        size = msg_size(s, &r)
         s.msgs -= 1
         s.bytes -= size
         b.msgs -= 1

@@ -114,7 +114,7 @@ cdef void schedule_removed(StoreBase s, const Record *r) noexcept nogil:
         schedule_drop(&s.schedules, sc)
 
 
-# -- searching messages --------------------------------------------------------------------------------------------------------
+# -- searching messages ------------------------------------------------------------------------------------------------
 
 cdef bint ended(StoreBase s, const char *subject, uint32_t n, uint64_t seq) noexcept nogil:
     """Return whether a message stored on the subject after its schedule (seq) ends the schedule."""

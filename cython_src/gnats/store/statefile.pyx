@@ -28,7 +28,7 @@ from gnats.store.format.record cimport (
 from gnats.store.index.schedules cimport schedules_decode, schedules_encode, schedules_room
 from gnats.store.index.seqset cimport SeqSet
 from gnats.store.index.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_iter, stree_next
-from gnats.store.index.wheel cimport WHEEL_HEADER, wheel_clear, wheel_decode, wheel_encode
+from gnats.store.index.wheel cimport wheel_clear, wheel_decode, wheel_encode, wheel_room
 from gnats.store.scheduling cimport schedules_high
 
 cdef extern from "<fcntl.h>" nogil:
@@ -105,7 +105,7 @@ cdef int encode_state(StoreBase s, StateFiles *out) noexcept nogil:
     memset(out, 0, sizeof(StateFiles))
     rc = encode_index(s, &out.index)
     if rc == STORE_OK and s.limits.allow_ttl:
-        out.ttls.at = <uint8_t *> malloc(WHEEL_HEADER + 20 * <size_t> s.ttls.count)
+        out.ttls.at = <uint8_t *> malloc(wheel_room(&s.ttls))
         if out.ttls.at == NULL:
             rc = STORE_NO_MEMORY
         else:

@@ -19,6 +19,7 @@ from gnats.store.base cimport (
     STORE_TOO_LARGE,
     blk_select,
     first_of,
+    memory_size,
     msg_size,
     reserve,
     roll,
@@ -109,7 +110,7 @@ cdef int store_msg(
     static_assert(<int> MAX_SUBJECT <= <int> MAX_TREE_SUBJECT)
     if unlikely(rl > MAX_RECORD or subject_n > MAX_SUBJECT):
         return STORE_TOO_LARGE
-    size = subject_n + hdr_n + msg_n + 16 if s.env.in_memory else rl
+    size = memory_size(subject_n, hdr_n, msg_n) if s.env.in_memory else rl
     if check_new and s.limits.discard_new:
         st = <SimpleState *> stree_find(&s.subjects, subject, subject_n)
         error = refuse_new(s, st, subject, subject_n, hdr, hdr_n, size)
