@@ -29,12 +29,6 @@ class StreamState(NamedTuple):
     lost_bytes: int
     damaged: int
 
-def dyn_block_size(max_bytes: int = 0, limits_retention: bool = True, encrypted: bool = False) -> int:
-    """Return the block size in bytes that suits a stream's limits (dynBlkSize of filestore.go).
-
-    limits_retention: the stream has limits retention and no limit per subject.
-    """
-
 class MsgStore:
     """A store. Filters are subjects, wildcards allowed; without one, every subject matches. Any thread."""
 
