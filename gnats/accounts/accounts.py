@@ -349,7 +349,6 @@ class Accounts(dict[str, Account]):
                 session.share_details()
         streams = {route.key: route for route in party.stream_imports}
         if streams.keys() != account.stream_imports:
-            account.stream_imports = set(streams)
             account.set_stream_imports(
                 [
                     (
@@ -366,6 +365,7 @@ class Accounts(dict[str, Account]):
             for session in account.clients.values():
                 if session.client:
                     session.client.renew_imports()
+            account.stream_imports = set(streams)  # last: without memory, the next reload does it all again
 
     # -- responses -------------------------------------------------------------------------------------------
 

@@ -128,10 +128,15 @@ async def _reload_client(server: Host, session: "Session", changed: Set[str], be
     if "TLSPinnedCerts" in changed and not _is_pinned(server, session):
         session.close(server.log, ClosedState.TLS_HANDSHAKE_ERROR)
         return False
-    if changed & _AUTH and not server.operator_mode:  # operator mode has updated its clients already
-        await _reload_authorization(server, session, before)
-    if changed & _LIMITS:
-        _reload_limits(server, session)
+    try:
+        if changed & _AUTH and not server.operator_mode:  # operator mode has updated its clients already
+            await _reload_authorization(server, session, before)
+        if changed & _LIMITS:
+            _reload_limits(server, session)
+    except MemoryError:
+        # It must not keep what the new options take from it.
+        server.log.error(f"{session} - Out of memory - Closing")
+        session.close(server.log, ClosedState.READ_ERROR)
     return True
 
 

@@ -422,22 +422,20 @@ cdef class Consumer(ConsumerState):
         return bool(self.dirty)
 
     def state(self) -> bytes:
-        """Encode the state as an o.dat, unsealed, and mark it as not dirty. Raises MemoryError."""
+        """Encode the state as an o.dat, unsealed, and mark it as not dirty. Raises MemoryError; call it again then."""
         cdef ConsumerSnapshot snap
         cdef uint8_t *out = NULL
         cdef size_t n = 0
-        cdef bint ok
         memset(&snap, 0, sizeof(snap))
         with nogil:
             pthread_mutex_lock(&self.lock)
-            ok = snapshot_state(self, &snap)
-            if ok:
-                self.dirty = False
-            pthread_mutex_unlock(&self.lock)
-            if ok:
+            if snapshot_state(self, &snap):
                 out = <uint8_t *> malloc(consumer_bound(&snap))
                 if out != NULL:
-                    n = consumer_encode(&snap, realtime_ns(), out)
+                    self.dirty = False
+            pthread_mutex_unlock(&self.lock)
+            if out != NULL:
+                n = consumer_encode(&snap, realtime_ns(), out)
             consumer_free(&snap)
         try:
             if out == NULL:

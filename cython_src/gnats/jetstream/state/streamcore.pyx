@@ -33,7 +33,7 @@ from gnats.jetstream.state.consumerlist cimport (
 from gnats.jetstream.state.dedupe cimport dedupe_add, dedupe_free
 from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.index.filter cimport Filter, filter_free
-from gnats.store.index.schedules cimport schedules_next
+from gnats.store.scheduling cimport next_schedule
 from gnats.store.index.stree cimport STreeFilter
 
 cdef enum:
@@ -242,7 +242,7 @@ cdef class StreamCore(StreamBase):
 
 
 cdef void arm_schedules(StreamCore s) noexcept nogil:
-    cdef int64_t when = schedules_next(&s.store.schedules), now
+    cdef int64_t when = next_schedule(s.store), now
     if when == INT64_MAX or (s.schedules_at and s.schedules_at <= when):
         return
     now = realtime_ns()

@@ -208,7 +208,12 @@ cdef Outcome store_message(StreamCore s, Local *local, const Entry *e, Header *h
         s.arm_expiry(time_after(ts, s.store.limits.max_age))
     if ttl > 0:
         s.arm_expiry(time_after(ts, whole_seconds(ttl)))
+        if unlikely(s.store.ttls_from):
+            report_shortage(local.ps)
+            s.arm_expiry(s.store.next_expiry())
     if s.cfg.allow_schedules:
+        if unlikely(s.store.schedules_from):
+            report_shortage(local.ps)
         arm_schedules(s)
     s.consumer_list.stored(local, s, s.store.last_seq, e.subject.p, <uint32_t> e.subject.n)
     return MSG_STORED
