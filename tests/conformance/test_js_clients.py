@@ -25,6 +25,7 @@ from nats.js.errors import (
     ObjectDeletedError,
     ObjectNotFoundError,
 )
+from support.natspy import jetstream, joined
 from support.servers import Server
 
 T = TypeVar("T")
@@ -40,14 +41,13 @@ def server(launch_shared: Callable[..., Server]) -> Iterator[Server]:
 
 @pytest_asyncio.fixture
 async def client(server: Server) -> AsyncIterator[Client]:
-    client = await nats.connect(server.url)
-    yield client
-    await client.close()
+    async with joined(server.url) as client:
+        yield client
 
 
 @pytest.fixture
 def js(client: Client) -> JetStreamContext:
-    return client.jetstream(timeout=30)
+    return jetstream(client)
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 from interop.test_jwt_reference import CASES, in_order
 from support import jwts
 from support.jwts import HOUR, Attempt
 from support.launch import Launch, start
 from support.monitor import monitor
+from support.natspy import joined
 from support.reload import reload
 from support.servers import REFERENCE, Kind, Server, until
 from support.trust import Account, Refused, Trust, connect, hears, request, user_info
@@ -688,8 +688,7 @@ async def test_nats_py_with_credentials(launch: Launch, tmp_path: Path) -> None:
     creds = tmp_path / "user.creds"
     creds.write_text(format_user_config(user.jwt, user.key))
     server = await asyncio.to_thread(launch, config=trust.config(account))
-    client = await nats.connect(server.url, user_credentials=str(creds), allow_reconnect=False)
-    subscription = await client.subscribe("greet")
-    await client.publish("greet", b"hello")
-    assert (await subscription.next_msg(30)).data == b"hello"
-    await client.close()
+    async with joined(server.url, user_credentials=str(creds)) as client:
+        subscription = await client.subscribe("greet")
+        await client.publish("greet", b"hello")
+        assert (await subscription.next_msg(30)).data == b"hello"

@@ -16,6 +16,7 @@ import nats
 import pytest
 from support.certs import Certificate, Certificates
 from support.launch import Launch
+from support.natspy import joined
 from support.servers import TIMEOUT, Server
 from support.tlswire import PLAIN_CONNECT, TLS_1_2, TLS_1_3, TLSConnection, client_context, outcome
 from support.wire import PING, Closed, Connection
@@ -701,8 +702,7 @@ def test_a_stop_does_not_wait_for_handshakes(launch: Launch, certs: Certificates
 
 async def test_nats_py(verifier: Server, certs: Certificates) -> None:
     context = client_context(certs, certs.client)
-    client = await nats.connect(f"tls://localhost:{verifier.port}", tls=context, connect_timeout=20)
-    try:
+    async with joined(f"tls://localhost:{verifier.port}", tls=context) as client:
         got: asyncio.Queue[bytes] = asyncio.Queue()
 
         async def keep(message: nats.aio.msg.Msg) -> None:
@@ -713,20 +713,13 @@ async def test_nats_py(verifier: Server, certs: Certificates) -> None:
             await client.publish(f"py.{number}", b"%d" % number * 100)
         await client.flush(timeout=20)
         assert [await got.get() for _ in range(100)] == [b"%d" % number * 100 for number in range(100)]
-    finally:
-        await client.close()
 
 
 async def test_nats_py_with_the_handshake_first(launch: Launch, certs: Certificates) -> None:
     server = launch(config=tls(certs, "handshake_first: true"))
-    client = await nats.connect(
-        f"tls://localhost:{server.port}",
-        tls=client_context(certs),
-        tls_handshake_first=True,
-        connect_timeout=20,
-    )
-    await client.flush(timeout=20)
-    await client.close()
+    url = f"tls://localhost:{server.port}"
+    async with joined(url, tls=client_context(certs), tls_handshake_first=True) as client:
+        await client.flush(timeout=20)
 
 
 def test_openssl_s_client(server: Server, certs: Certificates) -> None:
