@@ -309,8 +309,8 @@ def test_nobody_serves(abc: list[Member]) -> None:
 
 
 def test_wildcards_are_carried_over_and_details_shared(exchange: Server) -> None:
-    with members(exchange, "a") as (a,):
-        b = Member(exchange, "b", ',"name":"me","lang":"py","version":"1.2"')
+    named = ',"name":"me","lang":"py","version":"1.2"'
+    with members(exchange, "a") as (a,), Member(exchange, "b", named) as b:
         a.subscribe(b"svc.*")
         b.publish(b"ask.that", b"x")
         assert plain(a.hear()) == (
@@ -318,7 +318,6 @@ def test_wildcards_are_carried_over_and_details_shared(exchange: Server) -> None
             b'{"start":"","host":"127.0.0.1","id":0,"acc":"B","user":"b","name":"me","lang":"py","ver":"1.2",'
             b'"rtt":0,"server":"","kind":"Client","client_type":"nats"}\r\n\r\nx\r\n'
         )
-        b.connection.close()
 
 
 def test_all_that_is_below_a_subject(abc: list[Member]) -> None:
@@ -410,8 +409,8 @@ def test_an_account_that_hears_its_own_requests(abc: list[Member]) -> None:
 
 
 def test_a_requester_without_headers(exchange: Server) -> None:
-    with members(exchange, "a") as (a,):
-        old = Member(exchange, "b", ',"headers":false,"no_responders":false')
+    without = ',"headers":false,"no_responders":false'
+    with members(exchange, "a") as (a,), Member(exchange, "b", without) as old:
         a.subscribe(b"svc")
         asked(old, b"need.svc")
         request = a.hear()
@@ -419,7 +418,6 @@ def test_a_requester_without_headers(exchange: Server) -> None:
         (reply,) = replies(request)
         a.say(b"HPUB %b 18 20" % reply, b"NATS/1.0\r\nA: b\r\n\r\nok")
         assert old.hear() == b"MSG inbox 9 2\r\nok\r\n"
-        old.connection.close()
 
 
 @pytest.mark.parametrize("subject", [b"_R_.x", b"_R_.abcdef.ghijkl", b"$JS.ACK.x"])
@@ -430,12 +428,10 @@ def test_reply_subjects_of_the_server_are_not_for_clients(abc: list[Member], sub
 
 
 def test_a_pedantic_publisher_is_served(exchange: Server) -> None:
-    with members(exchange, "a") as (a,):
-        b = Member(exchange, "b", ',"pedantic":true')
+    with members(exchange, "a") as (a,), Member(exchange, "b", ',"pedantic":true') as b:
         a.subscribe(b"svc")
         b.publish(b"need.svc", b"x")
         assert plain(a.hear()) == b"HMSG svc 1\r\n" + INFO + b"x\r\n"
-        b.connection.close()
 
 
 def test_imports_are_logged(launch: Launch) -> None:

@@ -39,11 +39,10 @@ pytestmark = pytest.mark.timeout(120)
 def connect(server: Server, **options: object) -> Connection:
     """Connect with `options` as members of CONNECT, and wait for the answer to a PING. Raises Closed."""
     connection = Connection(server.address)
-    wanted = {"verbose": False, "pedantic": False} | options
-    connection.send(b"CONNECT %s\r\n" % json.dumps(wanted).encode())
     try:
+        connection.send(connect_op(**{"pedantic": False} | options))
         connection.fence()
-    except Closed:
+    except BaseException:
         connection.close()
         raise
     return connection

@@ -144,9 +144,14 @@ class Peer:
         self._inbox = f"_INBOX.{user}.{id(self):x}"
         self._socket = socket.create_connection(stage.server.address, 30)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.send(connect_op(user, "p", **{"headers": True, "protocol": 1, "no_responders": True} | options))
-        self.subscribe(f"{self._inbox}.*")
-        self.fence()
+        try:
+            login = {"headers": True, "protocol": 1, "no_responders": True} | options
+            self.send(connect_op(user, "p", **login))
+            self.subscribe(f"{self._inbox}.*")
+            self.fence()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         self._socket.close()

@@ -19,6 +19,7 @@ from support.certs import Certificates
 from support.process import SANITIZED
 from support.servers import Server
 from support.tlswire import client_context
+from support.wire import PING, PONG
 
 from gnats.options.values.tls import TLSOptions
 from gnats.testing import ServerThread
@@ -33,7 +34,6 @@ WINDOW = 2 << 20
 """Bytes of messages that are on their way at a time."""
 OPTIONS: dict[str, Any] = {"max_payload": 2 << 20, "max_control_line": 8192}
 NOISE = random.Random(1).randbytes(max(LARGE) + 4096)
-PING = b"PING\r\n"
 
 
 def around(edges: Iterable[int]) -> list[int]:
@@ -81,22 +81,25 @@ class Peer:
     """A connection that checks what it reads against the expected bytes."""
 
     def __init__(self, port: int, tls: ssl.SSLContext | None = None, headers: bool = True) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), 60)
-        if tls:
-            assert self._line(self.sock).startswith(b"INFO ")
-            self.sock = tls.wrap_socket(self.sock, server_hostname="localhost")
-        hello = b'CONNECT {"verbose":false,"headers":%s}\r\n' % (b"true" if headers else b"false")
-        self.send(hello + PING)
-        while self._line(self.sock) != b"PONG\r\n":
-            pass
         self.headers = headers
         self.sid = b""
+        self.sock = socket.create_connection(("127.0.0.1", port), 60)
+        try:
+            if tls:
+                assert self._line().startswith(b"INFO ")
+                self.sock = tls.wrap_socket(self.sock, server_hostname="localhost")
+            hello = b'CONNECT {"verbose":false,"headers":%s}\r\n' % (b"true" if headers else b"false")
+            self.send(hello + PING)
+            while self._line() != PONG:
+                pass
+        except BaseException:
+            self.sock.close()
+            raise
 
-    @staticmethod
-    def _line(sock: socket.socket) -> bytes:
+    def _line(self) -> bytes:
         line = b""
         while not line.endswith(b"\n"):
-            byte = sock.recv(1)
+            byte = self.sock.recv(1)
             assert byte, line
             line += byte
         return line
@@ -107,7 +110,7 @@ class Peer:
     def subscribe(self, subject: bytes, sid: bytes, queue: bytes = b"") -> None:
         self.sid = sid
         self.send(b"SUB %s\r\n" % b" ".join(filter(None, (subject, queue, sid))) + PING)
-        while self._line(self.sock) != b"PONG\r\n":
+        while self._line() != PONG:
             pass
 
     def take(self, count: int) -> bytearray:

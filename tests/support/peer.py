@@ -3,6 +3,8 @@
 import re
 import socket
 import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 from .wire import HELLO, PING, PONG
 
@@ -78,3 +80,10 @@ class Peer:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+@contextmanager
+def several(count: int, port: int, hello: bytes = HELLO) -> Iterator[list[Peer]]:
+    """Connect that many peers, and close them at the end; also those before one that cannot connect."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(Peer(port, hello)) for _ in range(count)]
