@@ -335,7 +335,7 @@ async def test_answers_that_do_not(launch: Launch) -> None:
 
 
 async def test_a_service_that_is_silent_is_waited_for_as_long_as_a_login_may_take(launch: Launch) -> None:
-    async with configured(launch, "-D", timeout_seconds="500ms") as (server, service):
+    async with configured(launch, "-D", timeout_seconds="2s") as (server, service):
         told = await service.client.subscribe("$SYS.ACCOUNT.CLIENT.AUTH.ERR")
 
         def silent(answering: Answering) -> None:
@@ -352,7 +352,7 @@ async def test_a_service_that_is_silent_is_waited_for_as_long_as_a_login_may_tak
 
 
 async def test_without_a_service_nobody_gets_in(launch: Launch) -> None:
-    async with configured(launch, timeout_seconds="200ms") as (server, service):
+    async with configured(launch, timeout_seconds="2s") as (server, service):
         await service.stop()
         with pytest.raises(Refused, match=REFUSED):
             await enter(server, user="me")
@@ -360,7 +360,7 @@ async def test_without_a_service_nobody_gets_in(launch: Launch) -> None:
 
 async def test_a_user_leaves_when_its_jwt_ends(launch: Launch) -> None:
     def soon(answering: Answering) -> None:
-        answering.user.exp = int(time.time()) + 2
+        answering.user.exp = int(time.time()) + 5
 
     async with configured(launch) as (server, service):
         service.answer = soon

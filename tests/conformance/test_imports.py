@@ -25,7 +25,7 @@ accounts {{
         {{ service: "quiet", accounts: [B] }}
         {{ service: "streamed", response_type: stream }}, {{ service: "chunked", response: chunked }}
         {{ service: "slow", threshold: "200ms" }}
-        {{ service: "slow.stream", response: stream, threshold: "400ms" }}
+        {{ service: "slow.stream", response: stream, threshold: "30s" }}
       ]
       mappings {{ "svc.mapped": "svc.elsewhere" }}
   }}
@@ -276,20 +276,23 @@ def test_answers_to_a_wildcard_inbox_end_with_it(exchange: Server) -> None:
 def test_answers_are_not_waited_for_longer_than_the_threshold(abc: list[Member]) -> None:
     a, b, _ = abc
     a.subscribe(b"slow")
-    asked(b, b"slow")
-    (reply,) = replies(a.hear())
-    time.sleep(0.6)  # past the threshold: no event says that it has passed
-    a.publish(reply, b"late")
-    assert b.hear() == b""
+
+    def is_dropped() -> bool:
+        asked(b, b"slow")
+        (reply,) = replies(a.hear())
+        time.sleep(0.3)  # past the threshold: no event says that the server has seen it pass
+        a.publish(reply, b"late")
+        return b.hear() == b""
+
+    until(is_dropped)
 
 
-def test_each_answer_of_a_stream_may_take_the_threshold(abc: list[Member]) -> None:
+def test_a_response_may_have_many_answers_in_its_threshold(abc: list[Member]) -> None:
     a, b, _ = abc
     a.subscribe(b"slow.stream")
     asked(b, b"slow.stream")
     (reply,) = replies(a.hear())
     for number in b"1", b"2", b"3":
-        time.sleep(0.2)
         a.publish(reply, number)
     assert b.hear() == b"".join(b"MSG inbox 9 1\r\n%b\r\n" % number for number in (b"1", b"2", b"3"))
 

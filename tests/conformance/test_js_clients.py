@@ -111,7 +111,7 @@ async def test_pull(js: JetStreamContext, name: str, storage: StorageType) -> No
 async def test_ordered_consumer(js: JetStreamContext, name: str) -> None:
     await js.add_stream(name=name, subjects=[name])
     await publish(js, name, 500)
-    subscription = await js.subscribe(name, ordered_consumer=True, idle_heartbeat=0.1)
+    subscription = await js.subscribe(name, ordered_consumer=True, idle_heartbeat=1)
     for number in range(500):
         assert (await subscription.next_msg(timeout=30)).data == b"%d" % number
     # The client makes another consumer when the first is deleted.

@@ -160,7 +160,7 @@ def test_a_user_leaves_when_its_jwt_ends(launch: Launch) -> None:
     account = trust.account()
     server = launch(config=trust.config(account))
     user = account.user()
-    user.claims.exp = int(time.time()) + 2
+    user.claims.exp = int(time.time()) + 5
     with user.connect(server) as connection:
         assert connection.rest().endswith(b"-ERR 'User Authentication Expired'\r\n")
 
@@ -171,7 +171,7 @@ def test_an_account_ends_with_its_jwt(launch: Launch) -> None:
     server = launch(config=trust.config(account))
     user = account.user()
     with user.connect(server) as connection:
-        account.claims.exp = int(time.time()) + 2
+        account.claims.exp = int(time.time()) + 5
         reload(server, trust.config(account))
         assert connection.rest().endswith(b"-ERR 'Account Authentication Expired'\r\n")
     with pytest.raises(Refused, match="Authorization Violation"):
@@ -259,7 +259,7 @@ def others_are_the_default_permissions(account: Account, users: list[Any]) -> No
 
 @change(b"-ERR 'Account Authentication Expired'\r\n", b"-ERR 'Account Authentication Expired'\r\n")
 def it_ends_soon(account: Account, users: list[Any]) -> None:
-    account.claims.exp = int(time.time()) + 2
+    account.claims.exp = int(time.time()) + 5
 
 
 @pytest.mark.parametrize("name", CHANGES)
