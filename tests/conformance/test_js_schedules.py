@@ -15,6 +15,7 @@ from support.jetstream import config
 from support.launch import Launch, Move
 from support.schedules import read_schedules
 from support.servers import Kind
+from support.wire import header
 
 from gnats.go.text import SECOND
 from gnats.go.times import unix_ns
@@ -33,10 +34,6 @@ ZONES = [
     "Europe/Amsterdam", "America/New_York", "America/Havana", "America/Santiago", "Africa/Cairo",
     "Asia/Beirut", "Australia/Lord_Howe", "Pacific/Chatham", "America/Scoresbysund", "Asia/Kolkata",
 ]  # fmt: skip
-
-
-def header(*lines: str) -> bytes:
-    return b"NATS/1.0\r\n" + b"".join(line.encode() + b"\r\n" for line in lines) + b"\r\n"
 
 
 def state_file(directory: Path) -> Path:

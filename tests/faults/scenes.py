@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .stage import Stage, header
+from support.wire import header
+
+from .stage import Stage
 
 SYSTEM = """
 accounts {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from support.peer import Peer
 from support.process import SANITIZED
+from support.servers import until
 from support.stress import settle
 
 from gnats.options.values.jetstream import JetStreamOptions
@@ -73,9 +73,7 @@ def test_what_nobody_waits_for_ends(server: ServerThread) -> None:
             hostile.fence()
             hostile.reset()
         polite.fence()
-        limit = time.monotonic() + 60
-        while server.call(lambda s: s.num_clients) > 2:
-            assert time.monotonic() < limit
+        until(lambda: server.call(lambda s: s.num_clients) == 2, 60)
         assert END not in listener.fence()
         assert listener.fence() == b"PONG\r\n"
 

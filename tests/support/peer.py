@@ -2,6 +2,7 @@
 
 import re
 import socket
+import ssl
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,18 +13,21 @@ _PING_LINE = re.compile(rb"(?:\A|(?<=\r\n))PING\r\n")
 
 
 class Peer:
-    """A connection to a server on 127.0.0.1 that has sent `hello` and read the PONG after it.
+    """A connection to a server on 127.0.0.1, over TLS with `tls`, that has sent `hello` and read a PONG.
 
     A read raises TimeoutError after 30 s of silence, EOFError (the last bytes) when the server closes.
     until() and fence() drop the server's PINGs: the first comes about two seconds after CONNECT. They do not
     answer it, because another thread may be sending; the server waits for minutes.
     """
 
-    def __init__(self, port: int, hello: bytes = HELLO) -> None:
+    def __init__(self, port: int, hello: bytes = HELLO, tls: ssl.SSLContext | None = None) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), 30)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.data = bytearray()
         try:
+            if tls:
+                self.until(b"\r\n")  # INFO
+                self.sock = tls.wrap_socket(self.sock, server_hostname="localhost")
             self.send(hello + PING)
             self.until(PONG)
         except BaseException:
