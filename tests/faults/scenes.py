@@ -6,7 +6,9 @@ import itertools
 import ssl
 from collections.abc import Callable
 
-from .stage import Stage, header
+from support.wire import header
+
+from .stage import Stage
 
 SYSTEM = """
 accounts {

@@ -16,7 +16,7 @@ from support.caller import Message, parse
 from support.failing_server import Call, Failing
 from support.reload import FAILED, attempt
 from support.servers import Server
-from support.wire import connect_op, next_op, publish_op
+from support.wire import PING, PONG, connect_op, next_op, publish_op
 
 LIMIT = 20.0
 """Seconds in which the server must answer, or log why it does not."""
@@ -162,11 +162,16 @@ class Peer:
         self._inbox = f"_INBOX.{user}.{id(self):x}"
         self._socket = socket.create_connection(stage.server.address, 30)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if context:
-            self._secure(context)
-        self.send(connect_op(user, "p", **{"headers": True, "protocol": 1, "no_responders": True} | options))
-        self.subscribe(f"{self._inbox}.*")
-        self.fence()
+        try:
+            if context:
+                self._secure(context)
+            login = {"headers": True, "protocol": 1, "no_responders": True} | options
+            self.send(connect_op(user, "p", **login))
+            self.subscribe(f"{self._inbox}.*")
+            self.fence()
+        except BaseException:
+            self.close()
+            raise
 
     def _secure(self, context: ssl.SSLContext) -> None:
         """Read INFO, which the server sends in clear text, and shake hands."""
@@ -196,10 +201,10 @@ class Peer:
 
     def fence(self) -> bool:
         """Wait for the answer to a PING; whether there is one."""
-        before = self._others.count(b"PONG\r\n")
-        self.send(b"PING\r\n")
+        before = self._others.count(PONG)
+        self.send(PING)
         limit = time.monotonic() + LIMIT
-        while not self.gone and self._others.count(b"PONG\r\n") == before:
+        while not self.gone and self._others.count(PONG) == before:
             self._read(1)
             if time.monotonic() > limit:
                 raise Silent("no PONG")
@@ -220,8 +225,8 @@ class Peer:
             del self._buffer[:end]
             if op.startswith((b"MSG ", b"HMSG ")):
                 self.messages.append(parse(op))
-            elif op == b"PING\r\n":
-                self.send(b"PONG\r\n")
+            elif op == PING:
+                self.send(PONG)
             else:
                 self._others.append(op)
         return True
@@ -289,7 +294,3 @@ class Peer:
             if "seq" in body and "duplicate" not in body and "error" not in body:
                 self._stage.acked.setdefault(stream, {})[body["seq"]] = subject, payload
         return found
-
-
-def header(*lines: str) -> bytes:
-    return "\r\n".join(["NATS/1.0", *lines, "", ""]).encode()

@@ -6,13 +6,13 @@ import json
 import os
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.servers import until
 from support.streams import Client, GnatsStreams, message
 from support.stress import together
 
@@ -152,7 +152,7 @@ def test_ten_thousand_open_batches_go(tmp_path: Path, atomic: bool) -> None:
                 assert committed(other, f"o{first}") == 50
             hostile.connection.fence()
             assert (limits.atomic_open if atomic else limits.fast_open) <= 10_000
-        eventually(lambda: limits.atomic_open == limits.fast_open == limits.kept == 0)
+        until(lambda: limits.atomic_open == limits.fast_open == limits.kept == 0)
         with Client(streams.address) as other:
             other.connection.send(fast_batch(other, "S", "last", 50, 10))
             assert committed(other, "last") == 50
@@ -163,14 +163,6 @@ def opened(client: Client, batch: str, atomic: bool) -> bytes:
         lines = [f"Nats-Batch-Id: {batch}".encode(), b"Nats-Batch-Sequence: 1"]
         return message(b"S.a", b"x", lines, client.inbox + b"a")
     return message(b"S.a", b"x", reply=pattern(client, batch, 1, 0, 1000))
-
-
-def eventually(true: Any) -> None:
-    """Wait until true() holds. Raises AssertionError after 20 s."""
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_an_endless_batch_keeps_nothing(streams: GnatsStreams) -> None:

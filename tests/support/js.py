@@ -47,8 +47,12 @@ class Peer(Connection):
         self._waiting: list[bytes] = []
         self._sids = 0
         self._inboxes = 0
-        self.send(connect_op(user, password, headers=True, no_responders=True, lang="raw", version="1"))
-        self.fence()
+        try:
+            self.send(connect_op(user, password, headers=True, no_responders=True, lang="raw", version="1"))
+            self.fence()
+        except BaseException:
+            self.close()
+            raise
 
     def sub(self, subject: str, queue: str = "") -> str:
         """Subscribe, wait until the server knows, and return the sid."""

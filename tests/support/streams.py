@@ -183,9 +183,13 @@ class Client:
     def __init__(self, address: Address) -> None:
         self.connection = Connection(address)
         self.inbox = b"_INBOX.%d." % next(_inboxes)
-        self.connection.send(HELLO + b"SUB %s> 1\r\n" % self.inbox)
-        self.connection.fence()
         self._asked = 0
+        try:
+            self.connection.send(HELLO + b"SUB %s> 1\r\n" % self.inbox)
+            self.connection.fence()
+        except BaseException:
+            self.connection.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
