@@ -121,7 +121,7 @@ cdef Outcome process_atomic_batch_msg(StreamCore s, Local *local, Inbound *m) no
     if outcome == MSG_STORED:
         outcome = add_to_batch(s, local, m, &r)
     if outcome == MSG_REFUSED:
-        tell_refused(s, local, &m.reply, &r, TOLD, 0)
+        tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
     return outcome
 
 
@@ -150,7 +150,7 @@ cdef Outcome add_to_batch(StreamCore s, Local *local, Inbound *m, Refusal *r) no
         if at_end:
             b.n -= 1
         if not at_end or mark_commit(b.last):
-            outcome = commit_batch(s, local, b, &m.reply)
+            outcome = commit_batch(s, local, b, m)
         else:
             report_shortage(local.ps)
         refuse_silently(r)   # the commit has been answered
@@ -284,17 +284,18 @@ cdef bint check_batch(StreamCore s, Local *local, AtomicBatch *b, Refusal *r) no
     return True
 
 
-cdef Outcome commit_batch(StreamCore s, Local *local, AtomicBatch *b, const Slice *reply) noexcept nogil:
+cdef Outcome commit_batch(StreamCore s, Local *local, AtomicBatch *b, const Inbound *commit) noexcept nogil:
     """Check the atomic batch, then have the log store all of it or nothing; answer the commit."""
     cdef Refusal r
     if check_batch(s, local, b, &r):
-        return store_batch(s, local, b, reply)
-    tell_refused(s, local, reply, &r, TOLD, 0)   # here, because r may borrow text from the staged messages
+        return store_batch(s, local, b, commit)
+    # here, because r may borrow text from the staged messages
+    tell_refused(s, local, commit.trace, &commit.reply, &r, TOLD, 0)
     return MSG_REFUSED
 
 
-cdef Outcome store_batch(StreamCore s, Local *local, AtomicBatch *b, const Slice *reply) noexcept nogil:
-    """Have the log store all messages. The last entry gets the reply subject of the commit."""
+cdef Outcome store_batch(StreamCore s, Local *local, AtomicBatch *b, const Inbound *commit) noexcept nogil:
+    """Have the log store all messages. Their trace is the commit's; the last entry gets its reply subject."""
     cdef Staged *staged = b.first
     cdef Entry *e = NULL
     while staged != NULL:
@@ -302,10 +303,11 @@ cdef Outcome store_batch(StreamCore s, Local *local, AtomicBatch *b, const Slice
             e.next = &staged.entry
         e = &staged.entry
         make_entry(&staged.m, e)
+        e.trace = commit.trace
         e.part = OF_ATOMIC
         staged = staged.next
     e.part = ENDS_ATOMIC
-    e.reply = reply[0]
+    e.reply = commit.reply
     e.batch.p = b.open.id
     e.batch.n = b.open.id_n
     e.batch_n = b.n

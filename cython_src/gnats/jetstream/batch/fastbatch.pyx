@@ -232,7 +232,7 @@ cdef Outcome process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, cons
             return process_fast(s, local, m, &p)
         outcome = MSG_REFUSED
     if outcome == MSG_REFUSED:
-        tell_refused(s, local, &m.reply, &r, TOLD, 0)
+        tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
     return outcome
 
 
@@ -265,7 +265,7 @@ cdef Outcome process_fast(StreamCore s, Local *local, Inbound *m, const FastPatt
     cdef Refusal r
     cdef FastBatch *b = find_batch(s, local, m, p, &r)
     if b == NULL:
-        tell_refused(s, local, &m.reply, &r, TOLD, 0)
+        tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
         return MSG_REFUSED
     if not b.commit:
         batch_touch(&s.fast_batches, &b.open, local.ps.now)
@@ -337,8 +337,8 @@ cdef bint check_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *
     if outcome == MSG_STORED:
         return True
     if outcome == MSG_DUPLICATE:
-        if unlikely(local.mt != NULL):
-            trace_jetstream_error(local.mt, TRACE_DUPLICATE, NULL, 0)
+        if unlikely(m.trace != NULL):
+            trace_jetstream_error(m.trace, TRACE_DUPLICATE, NULL, 0)
         if b.pending == 0:
             b.pseq = p.seq
             check_flow(s, local, &m.reply, b)
@@ -350,7 +350,7 @@ cdef bint check_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *
             return False
     else:
         # The only message of its fast batch gets the reply of a single message.
-        tell_refused(s, local, &m.reply, &r, TOLD_ALWAYS if only else TOLD_IN_FLOW, p.seq)
+        tell_refused(s, local, m.trace, &m.reply, &r, TOLD_ALWAYS if only else TOLD_IN_FLOW, p.seq)
         if only:
             drop_fast_batch(s, &b.open)
             return False

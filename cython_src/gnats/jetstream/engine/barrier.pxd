@@ -15,7 +15,6 @@ Barrier is under its stream's lock, except where a field says otherwise. The res
 from libc.stddef cimport size_t
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 
-from gnats.core.messages.msgtrace cimport MsgTrace
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.routing.route cimport RouteOutcome
 from gnats.core.runtime.state cimport MAX_POLLERS
@@ -81,7 +80,6 @@ cdef struct Local:
     Outbox synced        # messages to send after the sync
     PtrList held         # consumers (ConsumerBase) to run after the sync
     WorkList work        # long work that clients have asked for
-    MsgTrace *mt         # trace of the message that a stream is handling; NULL: not traced
     int64_t wall_at      # ps.now when `wall` was read
     int64_t wall         # ns since 1970
     SyncBatch *done      # back from the sync thread, oldest first; under commit.lock

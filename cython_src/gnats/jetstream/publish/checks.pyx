@@ -327,8 +327,8 @@ cdef void make_entry(const Inbound *m, Entry *e) noexcept nogil:
     cdef const MsgHeaders *h = &m.h
     e.next = NULL
     e.subject = m.subject
-    e.published = m.published
     e.reply = m.reply
+    e.trace = m.trace
     e.hdr = m.hdr
     e.hdr_n = m.hdr_n
     e.msg = m.msg

@@ -6,6 +6,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport strlen
 
+from gnats.core.messages.msgtrace cimport MsgTrace
 from gnats.core.runtime.slice cimport Slice
 from gnats.jetstream.engine.barrier cimport Local
 from gnats.jetstream.publish.puback cimport ERR_STORE_FAILED, ERR_WRONG_LAST_SEQUENCE
@@ -99,7 +100,7 @@ cdef inline bint refuse_without_memory(Refusal *r) noexcept nogil:
     return False
 
 
-# Reply to the publisher, and note the error in the trace of the message that the poller handles. flow_seq: the
-# message's sequence in its fast batch, for TOLD_IN_FLOW.
-cdef void tell_refused(StreamCore s, Local *local, const Slice *reply, const Refusal *r, ToldAs told_as,
-                       uint64_t flow_seq) noexcept nogil
+# Reply to the publisher, and note the error in the message's trace (NULL: not traced). flow_seq: the message's sequence
+# in its fast batch, for TOLD_IN_FLOW.
+cdef void tell_refused(StreamCore s, Local *local, MsgTrace *trace, const Slice *reply, const Refusal *r,
+                       ToldAs told_as, uint64_t flow_seq) noexcept nogil

@@ -6,6 +6,7 @@ publisher, no clock. A server that reads the entry from a log, and has no publis
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 
+from gnats.core.messages.msgtrace cimport MsgTrace
 from gnats.core.runtime.slice cimport Slice
 
 
@@ -44,8 +45,8 @@ cdef struct FastPattern:
 cdef struct Entry:
     const Entry *next    # the next entry of the same atomic batch; NULL for the last
     Slice subject        # after the stream's transform
-    Slice published      # before the transform: other servers transform it themselves
     Slice reply
+    MsgTrace *trace      # NULL: not traced
     const char *hdr
     size_t hdr_n
     const char *msg      # the payload, n bytes

@@ -54,29 +54,28 @@ cdef Outcome process_publish(StreamCore s, Local *local, const Message *msg) noe
                 report_shortage(local.ps)
                 return MSG_REFUSED
         if unlikely(msg.trace != NULL):
-            begin_trace(s, local, msg.trace)
+            begin_trace(s, &m, msg.trace)
     s.enter()
-    if unlikely(is_fast_batch(&pattern)) and not only_traced(local):
+    if unlikely(is_fast_batch(&pattern)) and not only_traced(&m):
         outcome = process_fast_batch_msg(s, local, &m, &pattern)
-    elif unlikely(header_set(&m.h, H_BATCH_ID)) and not only_traced(local):
+    elif unlikely(header_set(&m.h, H_BATCH_ID)) and not only_traced(&m):
         outcome = process_atomic_batch_msg(s, local, &m)
     else:
         outcome = store_inbound(s, local, &m)
     s.leave(local.ps)
-    local.mt = NULL
     inbound_free(&m)
     return outcome
 
 
-cdef inline bint only_traced(const Local *local) noexcept nogil:
-    return local.mt != NULL and local.mt.only
+cdef inline bint only_traced(const Inbound *m) noexcept nogil:
+    return m.trace != NULL and m.trace.only
 
 
-cdef void begin_trace(StreamCore s, Local *local, MsgTrace *t) noexcept nogil:
+cdef void begin_trace(StreamCore s, Inbound *m, MsgTrace *t) noexcept nogil:
     cdef Slice name
     name.p = <char *> s.name_p
     name.n = s.name_n
-    local.mt = t
+    m.trace = t
     trace_jetstream(t, &name)
 
 
@@ -128,9 +127,9 @@ cdef Outcome store_inbound(StreamCore s, Local *local, Inbound *m) noexcept nogi
         make_entry(m, &e)
         return s.log.propose(s, local, &e)
     if outcome == MSG_REFUSED:
-        tell_refused(s, local, &m.reply, &r, TOLD, 0)
+        tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
     elif outcome == MSG_DUPLICATE:
-        if unlikely(local.mt != NULL):
-            trace_jetstream_error(local.mt, TRACE_DUPLICATE, NULL, 0)
+        if unlikely(m.trace != NULL):
+            trace_jetstream_error(m.trace, TRACE_DUPLICATE, NULL, 0)
         respond_duplicate(s, local, &m.reply, r.last)
     return outcome

@@ -94,13 +94,13 @@ cdef Outcome store_entry(StreamCore s, Local *local, const Entry *e) noexcept no
     cdef Outcome outcome
     cdef bint no_interest
     if unlikely(e.expected_id.n) and not check_last_id(s, &e.expected_id, &why):
-        tell_refused(s, local, &e.reply, &why, TOLD, 0)
+        tell_refused(s, local, e.trace, &e.reply, &why, TOLD, 0)
         return MSG_REFUSED
     no_interest = s.cfg.retention == INTEREST_POLICY and not s.consumer_list.has_interest(
         e.subject.p, <uint32_t> e.subject.n)
-    if unlikely(local.mt != NULL):
-        trace_jetstream_subject(local.mt, &e.subject, no_interest)
-        if local.mt.only:
+    if unlikely(e.trace != NULL):
+        trace_jetstream_subject(e.trace, &e.subject, no_interest)
+        if e.trace.only:
             return MSG_REFUSED
     hdr.p = e.hdr
     hdr.n = e.hdr_n
@@ -119,7 +119,7 @@ cdef Outcome store_entry(StreamCore s, Local *local, const Entry *e) noexcept no
             republish(s, local, e, &hdr, &again)
         answer(s, local, e)
     else:
-        tell_refused(s, local, &e.reply, &why, TOLD, 0)
+        tell_refused(s, local, e.trace, &e.reply, &why, TOLD, 0)
     if unlikely(again.to != again.few):
         free(again.to)
     free(hdr.owned)
@@ -159,7 +159,7 @@ cdef Outcome store_nothing(StreamCore s, Local *local, const Entry *e, Refusal *
     """Skip one sequence instead of storing the message, which no consumer wants; remember its id."""
     cdef int rc = s.store.skip_msgs(0, 1)
     if unlikely(rc != STORE_OK):
-        return refuse_stored(s, local, rc, why)
+        return refuse_stored(s, e, rc, why)
     s.set_last_msg_id(e.msg_id.p, e.msg_id.n)
     if e.msg_id.n:
         s.remember_msg_id(e.msg_id.p, e.msg_id.n, s.store.last_seq, realtime_ns())
@@ -199,7 +199,7 @@ cdef Outcome store_message(StreamCore s, Local *local, const Entry *e, Header *h
         s.store, e.subject.p, <uint32_t> e.subject.n, hdr.p, <uint32_t> hdr.n, e.msg, <uint32_t> e.n, e.seq, ts, ttl,
         True, e.names_batch and e.part != OF_ATOMIC and e.part != ENDS_ATOMIC)
     if unlikely(rc != STORE_OK):
-        return refuse_stored(s, local, rc, why)
+        return refuse_stored(s, e, rc, why)
     if e.msg_id.n or s.last_msg_id_n:
         s.set_last_msg_id(e.msg_id.p, e.msg_id.n)
     if e.msg_id.n:
@@ -219,7 +219,7 @@ cdef Outcome store_message(StreamCore s, Local *local, const Entry *e, Header *h
     return MSG_STORED
 
 
-cdef Outcome refuse_stored(StreamCore s, Local *local, int rc, Refusal *why) noexcept nogil:
+cdef Outcome refuse_stored(StreamCore s, const Entry *e, int rc, Refusal *why) noexcept nogil:
     if rc == STORE_MAX_MSGS or rc == STORE_MAX_BYTES or rc == STORE_MAX_MSGS_PER_SUBJECT:
         refuse_limit(why, rc)
         return MSG_LIMITED
@@ -234,8 +234,8 @@ cdef Outcome refuse_stored(StreamCore s, Local *local, int rc, Refusal *why) noe
         if rc != STORE_SEQ_MISMATCH:
             # The write failed. The publisher gets no answer: whether the message is stored is not known.
             rc = -5 if s.store.env.error == 0 else -s.store.env.error
-            if unlikely(local.mt != NULL):
-                trace_jetstream_error(local.mt, rc, NULL, 0)
+            if unlikely(e.trace != NULL):
+                trace_jetstream_error(e.trace, rc, NULL, 0)
             s.fail(rc)
     return MSG_REFUSED
 
