@@ -17,12 +17,11 @@ from gnats.jetstream.batch.batching cimport (
 )
 from gnats.jetstream.engine.barrier cimport Local, publish_later
 from gnats.jetstream.engine.shortage cimport report_shortage
-from gnats.jetstream.engine.usage cimport usage_exceeds
-from gnats.jetstream.publish.checks cimport check_admission, check_message, make_entry
+from gnats.jetstream.publish.checks cimport check_account_usage, check_admission, check_message
+from gnats.jetstream.publish.entries cimport make_entry
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, stored_size, transform_subject
 from gnats.jetstream.publish.inflight cimport InFlight, Staged, stage_hashes
 from gnats.jetstream.publish.puback cimport (
-    ERR_ACCOUNT_RESOURCES,
     ERR_ATOMIC_DISABLED,
     ERR_ATOMIC_DUPLICATE,
     ERR_ATOMIC_IN_FLIGHT,
@@ -279,39 +278,39 @@ cdef bint check_batch(StreamCore s, Local *local, AtomicBatch *b, Refusal *r) no
         before.n += 1
         before.bytes += stored_size(s, staged.m.subject.n, staged.m.hdr_n, staged.m.n)
         staged = staged.next
-    if s.account_usage is not None and usage_exceeds(s.account_usage, s.cfg.memory, <int64_t> before.bytes):
-        return refuse(r, ERR_ACCOUNT_RESOURCES)
-    return True
+    return check_account_usage(s, before.bytes, r)
 
 
 cdef Outcome commit_batch(StreamCore s, Local *local, AtomicBatch *b, const Inbound *commit) noexcept nogil:
     """Check the atomic batch, then have the log store all of it or nothing; answer the commit."""
     cdef Refusal r
-    if check_batch(s, local, b, &r):
-        return store_batch(s, local, b, commit)
+    if check_batch(s, local, b, &r) and make_entries(s, local, b, commit, &r):
+        return s.log.propose(s, local, &b.first.entry)
     # here, because r may borrow text from the staged messages
     tell_refused(s, local, commit.trace, &commit.reply, &r, TOLD, 0)
     return MSG_REFUSED
 
 
-cdef Outcome store_batch(StreamCore s, Local *local, AtomicBatch *b, const Inbound *commit) noexcept nogil:
-    """Have the log store all messages. Their trace is the commit's; the last entry gets its reply subject."""
+cdef bint make_entries(
+    StreamCore s, Local *local, AtomicBatch *b, const Inbound *commit, Refusal *r
+) noexcept nogil:
+    """Make linked entries of all messages, with the commit's trace and reply subject. False: r has the reason."""
     cdef Staged *staged = b.first
     cdef Entry *e = NULL
     while staged != NULL:
+        staged.m.trace = commit.trace
+        staged.m.reply = commit.reply
+        if not make_entry(s, local, &staged.m, OF_ATOMIC, &staged.entry, r):
+            return False
         if e != NULL:
             e.next = &staged.entry
         e = &staged.entry
-        make_entry(&staged.m, e)
-        e.trace = commit.trace
-        e.part = OF_ATOMIC
         staged = staged.next
     e.part = ENDS_ATOMIC
-    e.reply = commit.reply
     e.batch.p = b.open.id
     e.batch.n = b.open.id_n
     e.batch_n = b.n
-    return s.log.propose(s, local, &b.first.entry)
+    return True
 
 
 # -- after a start -----------------------------------------------------------------------------------------------------

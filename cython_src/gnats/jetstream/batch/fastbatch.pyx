@@ -11,7 +11,8 @@ from gnats.includes.atomics cimport add64, load64, unlikely
 from gnats.includes.text cimport is_text
 from gnats.jetstream.batch.batching cimport open_batch
 from gnats.jetstream.engine.barrier cimport Local, publish_later
-from gnats.jetstream.publish.checks cimport check_admission, check_message, make_entry
+from gnats.jetstream.publish.checks cimport check_admission, check_message
+from gnats.jetstream.publish.entries cimport make_entry
 from gnats.jetstream.publish.inbound cimport Inbound, own_header, transform_subject
 from gnats.jetstream.publish.inflight cimport InFlight
 from gnats.jetstream.publish.puback cimport (
@@ -280,12 +281,13 @@ cdef Outcome process_fast(StreamCore s, Local *local, Inbound *m, const FastPatt
         send_flow(s, local, &m.reply, b, 0)
     if not check_fast(s, local, m, p, b):
         return MSG_REFUSED
-    make_entry(m, &e)
+    b.pending += 1
+    if not make_entry(s, local, m, OF_FAST, &e, &r):
+        tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
+        return MSG_REFUSED
     if header_set(&m.h, H_EXPECTED_LAST_MSG_ID):
         e.expected_id = m.h.values[H_EXPECTED_LAST_MSG_ID]
-    e.part = OF_FAST
     e.fast = p
-    b.pending += 1
     return s.log.propose(s, local, &e)
 
 

@@ -8,11 +8,15 @@ of the checks decides which error a message with several gets. nats-server has t
 * f NULL: the message is stored right after the check, with none in flight;
 * f set: the message is in an atomic or a fast batch, or proposed before it is stored; f has the messages before it.
 """
+from libc.stdint cimport int64_t, uint64_t
+
 from gnats.core.runtime.slice cimport Slice
+from gnats.jetstream.engine.usage cimport usage_exceeds
 from gnats.jetstream.publish.inbound cimport Inbound
 from gnats.jetstream.publish.inflight cimport InFlight
-from gnats.jetstream.publish.refusal cimport Refusal
-from gnats.jetstream.state.entry cimport Entry, Outcome
+from gnats.jetstream.publish.puback cimport ERR_ACCOUNT_RESOURCES
+from gnats.jetstream.publish.refusal cimport Refusal, refuse
+from gnats.jetstream.state.entry cimport Outcome
 from gnats.jetstream.state.streamcore cimport StreamCore
 
 
@@ -24,5 +28,10 @@ cdef Outcome check_message(StreamCore s, Inbound *m, const InFlight *f, Refusal 
 cdef Outcome check_admission(StreamCore s, const Inbound *m, Refusal *r) noexcept nogil
 # Refuse unless `id` is that of the stream's last message.
 cdef bint check_last_id(StreamCore s, const Slice *id, Refusal *r) noexcept nogil
-# Fill in the entry of a checked message. The entry borrows the message's memory.
-cdef void make_entry(const Inbound *m, Entry *e) noexcept nogil
+
+
+cdef inline bint check_account_usage(StreamCore s, uint64_t size, Refusal *r) noexcept nogil:
+    """Refuse when `size` more bytes would exceed the limit of the stream's account."""
+    if s.account_usage is not None and usage_exceeds(s.account_usage, s.cfg.memory, <int64_t> size):
+        return refuse(r, ERR_ACCOUNT_RESOURCES)
+    return True

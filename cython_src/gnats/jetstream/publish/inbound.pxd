@@ -33,6 +33,8 @@ cdef struct Inbound:
     Slice value          # the number in `counted`, in decimal
     uint64_t seq         # a mirror's message: the sequence that it must get; else 0
     int64_t ts           # a mirror's message: its time, ns since 1970; else 0
+    int64_t ttl          # seconds, 0: none; check_message() sets it
+    uint8_t ttl_invalid  # Nats-TTL cannot be parsed; check_message() sets it
     MsgTrace *trace      # NULL: not traced
     uint8_t sourced      # made by the server or by another stream: publishers' header rules do not apply
     MsgHeaders h         # the parsed header
@@ -47,6 +49,8 @@ cdef inline void inbound_init(Inbound *m) noexcept nogil:
     m.value.n = 0
     m.seq = 0
     m.ts = 0
+    m.ttl = 0
+    m.ttl_invalid = False
     m.trace = NULL
     m.sourced = False
     m.h.found = 0

@@ -21,6 +21,7 @@ cdef enum RefusalText:
     TEXT_LAST_OF_SUBJECT = 2    # the same; it is the last sequence of a subject
     TEXT_ROLLUP = 3             # made from Refusal.text, the value of a Nats-Rollup header
     NO_MEMORY = 4               # none: err_code is 0, and the log says why
+    STORE_BROKEN = 5            # none: err_code is 0; Refusal.last is the errno with which the store has failed
 
 
 cdef struct Refusal:
@@ -97,6 +98,14 @@ cdef inline bint refuse_without_memory(Refusal *r) noexcept nogil:
     """Send no reply, and log that a message is lost."""
     r.err_code = 0
     r.form = NO_MEMORY
+    return False
+
+
+cdef inline bint refuse_broken(Refusal *r, int error) noexcept nogil:
+    """Send no reply: a write has failed with the errno `error`, and whether the message is stored is not known."""
+    r.err_code = 0
+    r.form = STORE_BROKEN
+    r.last = <uint64_t> error
     return False
 
 

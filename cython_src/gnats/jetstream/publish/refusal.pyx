@@ -1,6 +1,6 @@
 """Error replies to publishers; see refusal.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from gnats.core.messages.msgtrace cimport TRACE_LAST_SUBJECT_SEQUENCE, MsgTrace, trace_jetstream_error
@@ -58,6 +58,8 @@ cdef void tell_refused(
     if r.err_code == 0:
         if r.form == NO_MEMORY:
             report_shortage(local.ps)
+        elif r.form == STORE_BROKEN and trace != NULL:
+            trace_jetstream_error(trace, -<int64_t> r.last, NULL, 0)
         return
     if r.form == TEXT_ROLLUP:
         tell_rollup(s, local, trace, reply, r, told_as, flow_seq)

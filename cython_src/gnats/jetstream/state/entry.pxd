@@ -1,7 +1,9 @@
 """An entry of a stream's log: one message, checked and ready to be stored.
 
-The leader of a stream checks a message and makes an entry of it. Storing the entry needs nothing else: no poller, no
-publisher, no clock. A server that reads the entry from a log, and has no publisher to answer, stores the same.
+The leader of a stream checks a message, makes an entry of it (gnats.jetstream.publish.entries) and proposes the entry
+to the stream's log. To apply the entry needs nothing but the entry and the stream: no poller, no publisher, no clock,
+no consumers, no other stream. So each server that has the log has the same messages. The last fields of an entry are
+of the server that proposed it: it answers the publisher when it has applied the entry.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
@@ -45,22 +47,24 @@ cdef struct FastPattern:
 cdef struct Entry:
     const Entry *next    # the next entry of the same atomic batch; NULL for the last
     Slice subject        # after the stream's transform
-    Slice reply
-    MsgTrace *trace      # NULL: not traced
-    const char *hdr
+    const char *hdr      # as it is stored
     size_t hdr_n
     const char *msg      # the payload, n bytes
     size_t n
     uint64_t seq         # the sequence that it must get, a mirror's; 0: the next one
-    int64_t ts           # ns since 1970; used only when `seq` is set
+    int64_t ts           # when it was stored, ns since 1970
+    int64_t ttl          # seconds; 0: none, negative: it never expires
     Slice msg_id
     Slice expected_id    # the id that the stream's last message must have: checked when this one is stored
-    Slice ttl            # Nats-TTL, unparsed
     Slice ended          # the subject of the schedule that this message ends
-    Slice value          # the counter's new value, in decimal
-    Slice batch          # ENDS_ATOMIC: the id of the atomic batch
-    uint64_t batch_n     # ENDS_ATOMIC: the number of its messages
-    const FastPattern *fast    # OF_FAST only
     uint8_t rollup       # a Rollup
     uint8_t part         # a Part
     uint8_t names_batch  # the header names an atomic batch
+    uint8_t no_interest  # no consumer wants it, with the interest policy: leave out its sequence
+    # -- of the server that proposed it alone: to answer the publisher --
+    Slice reply          # OF_ATOMIC, ENDS_ATOMIC: the commit's
+    MsgTrace *trace      # NULL: not traced
+    Slice value          # the counter's new value, in decimal
+    Slice batch          # ENDS_ATOMIC only: the id of the atomic batch
+    uint64_t batch_n     # ENDS_ATOMIC only: the number of its messages
+    const FastPattern *fast    # OF_FAST only

@@ -51,8 +51,8 @@ cdef class StreamCore(StreamBase)
 
 # The log that a stream's messages pass before they are stored: see gnats.jetstream.stream.streamlog. The lock is held.
 cdef struct StreamLog:
-    # Have an entry, and the entries linked to it, stored by store_entry(). Returns the outcome of the last entry;
-    # MSG_STORED from a log that waits for other servers says that the log has the entries.
+    # Have an entry, and the entries linked to it, stored by store_entries(), whose outcome it returns. MSG_STORED from
+    # a log that waits for other servers says that the log has the entries.
     Outcome (*propose)(StreamCore s, Local *local, const Entry *e) noexcept nogil
 
 

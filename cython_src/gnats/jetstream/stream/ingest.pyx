@@ -13,11 +13,12 @@ from gnats.jetstream.batch.atomicbatch cimport process_atomic_batch_msg
 from gnats.jetstream.batch.fastbatch cimport is_fast_batch, process_fast_batch_msg
 from gnats.jetstream.engine.barrier cimport Local, local_of
 from gnats.jetstream.engine.shortage cimport report_shortage
-from gnats.jetstream.publish.checks cimport check_message, make_entry
+from gnats.jetstream.publish.checks cimport check_message
+from gnats.jetstream.publish.entries cimport make_entry
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, own_header, transform_subject
 from gnats.jetstream.publish.puback cimport respond_duplicate
 from gnats.jetstream.publish.refusal cimport TOLD, Refusal, tell_refused
-from gnats.jetstream.state.entry cimport MSG_DUPLICATE, MSG_REFUSED, MSG_STORED, MSG_UNHEARD, Entry, Outcome
+from gnats.jetstream.state.entry cimport ALONE, MSG_DUPLICATE, MSG_REFUSED, MSG_STORED, MSG_UNHEARD, Entry, Outcome
 from gnats.jetstream.state.headers cimport (
     H_BATCH_ID,
     H_REQUEST_INFO,
@@ -124,8 +125,9 @@ cdef Outcome store_inbound(StreamCore s, Local *local, Inbound *m) noexcept nogi
         return MSG_REFUSED
     outcome = check_message(s, m, NULL, &r)
     if outcome == MSG_STORED:
-        make_entry(m, &e)
-        return s.log.propose(s, local, &e)
+        if make_entry(s, local, m, ALONE, &e, &r):
+            return s.log.propose(s, local, &e)
+        outcome = MSG_REFUSED
     if outcome == MSG_REFUSED:
         tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
     elif outcome == MSG_DUPLICATE:

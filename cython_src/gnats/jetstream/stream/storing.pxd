@@ -1,12 +1,16 @@
-"""Store an entry of a stream's log: store, count, answer (the end of processJetStreamMsg in stream.go).
+"""Apply an entry of a stream's log: store, count, answer (the end of processJetStreamMsg in stream.go).
 
-This includes rollups, message ids, timers, the counts of consumers, the republished copy, and the answer to the
-publisher if there is one. The stream's lock is held. Removed messages are noted; StreamCore.leave() tells consumers.
+An entry is stored in two parts. The first, apply_entry(), changes the stream as the entry says: the message, rollups,
+message ids. That depends on the entry and the stream alone, so it comes out the same on each server that has
+the log. The second is this server's own: its timers, its consumers, the republished copy, the answer to the publisher.
+
+The stream's lock is held. Removed messages are noted; StreamCore.leave() tells consumers.
 """
 from gnats.jetstream.engine.barrier cimport Local
 from gnats.jetstream.state.entry cimport Entry, Outcome
 from gnats.jetstream.state.streamcore cimport StreamCore
 
 
-# Store one entry, not those linked to it, and answer its reply subject. Returns MSG_STORED, MSG_LIMITED or MSG_REFUSED.
-cdef Outcome store_entry(StreamCore s, Local *local, const Entry *e) noexcept nogil
+# Store an entry and those linked to it, all or none, and answer the reply subject. Returns MSG_STORED, MSG_LIMITED or
+# MSG_REFUSED.
+cdef Outcome store_entries(StreamCore s, Local *local, const Entry *e) noexcept nogil
