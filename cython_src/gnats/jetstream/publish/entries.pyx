@@ -7,7 +7,6 @@ from libc.string cimport memcpy
 from gnats.core.messages.msgtrace cimport trace_jetstream_subject
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.includes.atomics cimport unlikely
-from gnats.includes.text cimport is_text
 from gnats.jetstream.engine.barrier cimport Local, batch_time
 from gnats.jetstream.publish.checks cimport check_account_usage
 from gnats.jetstream.publish.inbound cimport Inbound, stored_size
@@ -18,13 +17,11 @@ from gnats.jetstream.state.headers cimport (
     H_BATCH_ID,
     H_MSG_ID,
     H_ROLLUP,
-    H_SCHEDULE_NEXT,
-    H_SCHEDULER,
     MsgHeaders,
-    has_header,
     header_set,
     parse_headers,
     rollup_of,
+    schedule_ended,
     with_number_header,
     without_header,
 )
@@ -96,7 +93,5 @@ cdef void entry_headers(const MsgHeaders *h, Entry *e) noexcept nogil:
         e.msg_id = h.values[H_MSG_ID]
     if header_set(h, H_ROLLUP):
         e.rollup = rollup_of(&h.values[H_ROLLUP])
-    if header_set(h, H_SCHEDULER) and has_header(h, H_SCHEDULE_NEXT) and is_text(
-            h.values[H_SCHEDULE_NEXT].p, h.values[H_SCHEDULE_NEXT].n, b"purge"):
-        e.ended = h.values[H_SCHEDULER]
+    e.ended = schedule_ended(h)
     e.names_batch = header_set(h, H_BATCH_ID)

@@ -98,6 +98,7 @@ cdef class StreamCore(StreamBase):
     cdef uint64_t aged_seq                 # the last sequence when expiry_timer last fired; under the lock
     cdef int64_t expires_at                # when expiry_timer fires, ns since 1970; 0: not armed
     cdef int64_t schedules_at              # the same of schedule_timer
+    cdef uint64_t rollups_from             # the first message whose rollup waits (stream/rollups); 0: none does
 
     cdef int reserve_timers(self) except -1
     cdef void release_timers(self) noexcept
@@ -118,8 +119,8 @@ cdef class StreamCore(StreamBase):
     cdef void fail(self, int error) noexcept nogil
     # Remember an id for the duplicate window, and arm dedupe_timer. Under the lock.
     cdef void remember_msg_id(self, const char *id, size_t n, uint64_t seq, int64_t ts) noexcept nogil
-    # Copy the id of the last message (n == 0: it has none). False when out of memory. Under the lock.
-    cdef bint set_last_msg_id(self, const char *id, size_t n) noexcept nogil
+    # Copy the id of the last message (n == 0: it has none, or there is no memory for it). Under the lock.
+    cdef void set_last_msg_id(self, const char *id, size_t n) noexcept nogil
     # Have expiry_timer fire at `when`, ns since 1970, or earlier if it is armed earlier. Under the lock.
     cdef void arm_expiry(self, int64_t when) noexcept nogil
 

@@ -218,18 +218,18 @@ cdef class StreamCore(StreamBase):
             self.dedupe_timer_set = True
             self.engine.arm(&self.dedupe_timer, time_after(monotonic_ns(), self.cfg.duplicates))
 
-    cdef bint set_last_msg_id(self, const char *id, size_t n) noexcept nogil:
+    cdef void set_last_msg_id(self, const char *id, size_t n) noexcept nogil:
         cdef char *grown
         if n > self.last_msg_id_cap:
             grown = <char *> realloc(self.last_msg_id, n)
             if grown == NULL:
-                return False
+                self.last_msg_id_n = 0   # no message can expect it then, rather than the one before
+                return
             self.last_msg_id = grown
             self.last_msg_id_cap = n
         if n:
             memcpy(self.last_msg_id, id, n)
         self.last_msg_id_n = n
-        return True
 
     # -- timers ------------------------------------------------------------------------------------------------------
 

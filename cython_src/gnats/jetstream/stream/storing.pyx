@@ -33,12 +33,12 @@ from gnats.jetstream.state.entry cimport (
     NO_ROLLUP,
     OF_ATOMIC,
     OF_FAST,
-    ROLLUP_SUBJECT,
     Entry,
     Outcome,
 )
 from gnats.jetstream.state.headers cimport put_time, with_header, with_number_header
-from gnats.jetstream.state.streamcore cimport StreamCore, arm_schedules, note_purged
+from gnats.jetstream.state.streamcore cimport StreamCore, arm_schedules
+from gnats.jetstream.stream.rollups cimport next_rollup, roll_up
 from gnats.store.base cimport (
     STORE_CLOSED,
     STORE_MAX_BYTES,
@@ -77,6 +77,9 @@ cdef inline Outcome store_entry(StreamCore s, Local *local, const Entry *e) noex
     if unlikely(outcome != MSG_STORED):
         tell_refused(s, local, e.trace, &e.reply, &why, TOLD, 0)
         return outcome
+    if unlikely(e.rollup != NO_ROLLUP or e.ended.n) and s.rollups_from:
+        report_shortage(local.ps)
+        s.arm_expiry(next_rollup(s))
     if not e.no_interest:
         arm_timers(s, local, e)
         s.consumer_list.stored(local, s, s.store.last_seq, e.subject.p, <uint32_t> e.subject.n)
@@ -93,8 +96,8 @@ cdef inline Outcome apply_entry(StreamCore s, const Entry *e, Refusal *why) noex
     if unlikely(e.expected_id.n) and not check_last_id(s, &e.expected_id, why):
         return MSG_REFUSED
     outcome = store_nothing(s, e, why) if e.no_interest else store_message(s, e, why)
-    if outcome == MSG_STORED:
-        roll_up(s, e, not e.no_interest)
+    if outcome == MSG_STORED and unlikely(e.rollup != NO_ROLLUP or e.ended.n):
+        roll_up(s, e)
     return outcome
 
 
@@ -133,24 +136,6 @@ cdef void take_back(StreamCore s, Local *local, uint64_t last) noexcept nogil:
         s.fail(-error_of(s))
     dedupe_forget(&s.dedupe, s.store.last_seq)
     s.last_msg_id_n = 0
-
-
-cdef void roll_up(StreamCore s, const Entry *e, uint64_t keep) noexcept nogil:
-    """Purge the messages that a rollup replaces, and the schedule that the message ends
-    (processJetStreamMsgWithRollup). keep: 1 when the message itself was stored, else 0."""
-    cdef uint64_t gone = 0
-    cdef size_t n = e.subject.n if e.rollup == ROLLUP_SUBJECT else 0
-    if not s.cfg.allow_rollup or s.cfg.deny_purge:
-        return
-    if e.rollup != NO_ROLLUP:
-        s.store.purge_ex(e.subject.p, <uint32_t> n, 0, keep, &gone)
-        if gone:
-            note_purged(s, e.subject.p, n)
-    if e.ended.n:
-        gone = 0
-        s.store.purge_ex(e.ended.p, <uint32_t> e.ended.n, 0, 0, &gone)
-        if gone:
-            note_purged(s, e.ended.p, e.ended.n)
 
 
 cdef Outcome refuse_stored(StreamCore s, int rc, Refusal *why) noexcept nogil:

@@ -51,6 +51,7 @@ from gnats.jetstream.state.streamcore cimport (
 from gnats.jetstream.stream.aging cimport expire_msgs, purge_msg_ids
 from gnats.jetstream.stream.directget cimport process_direct_get, process_direct_get_last
 from gnats.jetstream.stream.ingest cimport process_inbound_jetstream_msg
+from gnats.jetstream.stream.rollups cimport next_rollup
 from gnats.jetstream.stream.scheduler cimport run_msg_scheduling
 from gnats.jetstream.stream.streamlog cimport local_log
 from gnats.store.base cimport STORE_AGAIN, STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, StoreMsg
@@ -255,7 +256,7 @@ cdef class Stream(StreamCore):
         """Arm the timers of expiry and schedules anew. Call it after the limits of the store were changed."""
         cdef int64_t when
         pthread_mutex_lock(&self.store.lock)
-        when = self.store.next_expiry()
+        when = min(self.store.next_expiry(), next_rollup(self))
         if not self.closed and when != INT64_MAX:
             self.expires_at = 0
             self.arm_expiry(when)
