@@ -1,9 +1,13 @@
-"""An entry of a stream's log: one message, checked and ready to be stored.
+"""What a stream's log holds: entries, which are messages, checked and ready to be stored; and other changes.
 
 The leader of a stream checks a message, makes an entry of it (gnats.jetstream.publish.entries) and proposes the entry
 to the stream's log. To apply the entry needs nothing but the entry and the stream: no poller, no publisher, no clock,
 no consumers, no other stream. So each server that has the log has the same messages. The last fields of an entry are
 of the server that proposed it: it answers the publisher when it has applied the entry.
+
+A StreamChange is in the same order: a deletion or a purge that a client asks for, or sequences that a mirror skips.
+These changes are not in the log, since each server makes them itself: messages that limits remove, messages that
+expire, and messages that consumers need no more (StreamCore.ack_msg).
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
@@ -68,3 +72,20 @@ cdef struct Entry:
     Slice batch          # ENDS_ATOMIC only: the id of the atomic batch
     uint64_t batch_n     # ENDS_ATOMIC only: the number of its messages
     const FastPattern *fast    # OF_FAST only
+
+
+cdef enum ChangeOp:
+    DELETE_MSG = 0
+    PURGE_MSGS = 1
+    SKIP_MSGS = 2
+
+
+# Set all to 0 before the fields of the operation.
+cdef struct StreamChange:
+    uint8_t op           # a ChangeOp
+    uint8_t erase        # DELETE_MSG: overwrite the message
+    uint64_t seq         # DELETE_MSG: the message; PURGE_MSGS: purge only below it, unless 0; SKIP_MSGS: the next sequence
+    Slice subject        # PURGE_MSGS: borrowed; n == 0: of all subjects
+    uint64_t keep        # PURGE_MSGS: all but the last `keep` messages
+    uint64_t n           # SKIP_MSGS: how many sequences get no message
+    int64_t ts           # SKIP_MSGS: when, ns since 1970

@@ -15,8 +15,9 @@ from gnats.jetstream.engine.usage cimport Usage
 from gnats.jetstream.state.batchtable cimport BatchLimits, BatchTable
 from gnats.jetstream.state.consumerlist cimport ConsumerList
 from gnats.jetstream.state.dedupe cimport Dedupe
-from gnats.jetstream.state.entry cimport Entry, Outcome
+from gnats.jetstream.state.entry cimport Entry, Outcome, StreamChange
 from gnats.store.index.filter cimport Filter
+from gnats.store.removing cimport Purge
 from gnats.store.store cimport MsgStore
 
 cdef enum Retention:
@@ -54,6 +55,9 @@ cdef struct StreamLog:
     # Have an entry, and the entries linked to it, stored by store_entries(), whose outcome it returns. MSG_STORED from
     # a log that waits for other servers says that the log has the entries.
     Outcome (*propose)(StreamCore s, Local *local, const Entry *e) noexcept nogil
+    # Have another change made by apply_change(), whose result it returns, a StoreError. STORE_AGAIN: free the lock for a
+    # moment, then call again with the same arguments.
+    int (*change)(StreamCore s, const StreamChange *c, Purge *part) noexcept nogil
 
 
 cdef class StreamCore(StreamBase):

@@ -1,4 +1,4 @@
-"""Apply an entry of a stream's log: store, count, answer (the end of processJetStreamMsg in stream.go).
+"""Apply what a stream's log holds: store, count, answer (the end of processJetStreamMsg in stream.go); delete, purge.
 
 An entry is stored in two parts. The first, apply_entry(), changes the stream as the entry says: the message, rollups,
 message ids. That depends on the entry and the stream alone, so it comes out the same on each server that has
@@ -7,10 +7,15 @@ the log. The second is this server's own: its timers, its consumers, the republi
 The stream's lock is held. Removed messages are noted; StreamCore.leave() tells consumers.
 """
 from gnats.jetstream.engine.barrier cimport Local
-from gnats.jetstream.state.entry cimport Entry, Outcome
+from gnats.jetstream.state.entry cimport Entry, Outcome, StreamChange
 from gnats.jetstream.state.streamcore cimport StreamCore
+from gnats.store.removing cimport Purge
 
 
 # Store an entry and those linked to it, all or none, and answer the reply subject. Returns MSG_STORED, MSG_LIMITED or
 # MSG_REFUSED.
 cdef Outcome store_entries(StreamCore s, Local *local, const Entry *e) noexcept nogil
+# Make a change. Returns a StoreError. A large purge is made in parts: STORE_AGAIN says that there is more to do, and the
+# change's place in the log is that of the first part, for messages stored after it stay. `part`: how far a purge is;
+# set part.begun to False before. For other operations it may be NULL.
+cdef int apply_change(StreamCore s, const StreamChange *c, Purge *part) noexcept nogil

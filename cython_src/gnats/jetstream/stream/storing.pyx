@@ -26,6 +26,7 @@ from gnats.jetstream.publish.refusal cimport (
 from gnats.jetstream.state.dedupe cimport dedupe_forget
 from gnats.jetstream.state.entry cimport (
     ALONE,
+    DELETE_MSG,
     ENDS_ATOMIC,
     MSG_LIMITED,
     MSG_REFUSED,
@@ -33,8 +34,10 @@ from gnats.jetstream.state.entry cimport (
     NO_ROLLUP,
     OF_ATOMIC,
     OF_FAST,
+    SKIP_MSGS,
     Entry,
     Outcome,
+    StreamChange,
 )
 from gnats.jetstream.state.headers cimport put_time, with_header, with_number_header
 from gnats.jetstream.state.streamcore cimport StreamCore, arm_schedules
@@ -51,6 +54,7 @@ from gnats.store.base cimport (
     STORE_TOO_LARGE,
     StoreMsg,
 )
+from gnats.store.removing cimport Purge, purge_some
 from gnats.store.writing cimport skip_msgs, store_msg
 
 cdef enum:
@@ -136,6 +140,14 @@ cdef void take_back(StreamCore s, Local *local, uint64_t last) noexcept nogil:
         s.fail(-error_of(s))
     dedupe_forget(&s.dedupe, s.store.last_seq)
     s.last_msg_id_n = 0
+
+
+cdef int apply_change(StreamCore s, const StreamChange *c, Purge *part) noexcept nogil:
+    if c.op == DELETE_MSG:
+        return s.store.remove(c.seq, c.erase)
+    if c.op == SKIP_MSGS:
+        return skip_msgs(s.store, c.seq, c.n, c.ts)
+    return purge_some(s.store, c.subject.p, <uint32_t> c.subject.n, c.seq, c.keep, part)
 
 
 cdef Outcome refuse_stored(StreamCore s, int rc, Refusal *why) noexcept nogil:
