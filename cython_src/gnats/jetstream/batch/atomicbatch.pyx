@@ -17,10 +17,10 @@ from gnats.jetstream.batch.batching cimport (
 )
 from gnats.jetstream.engine.barrier cimport Local, publish_later
 from gnats.jetstream.engine.shortage cimport report_shortage
-from gnats.jetstream.publish.checks cimport check_account_usage, check_admission, check_message
+from gnats.jetstream.publish.checks cimport check_account_usage, check_admission, check_ahead
 from gnats.jetstream.publish.entries cimport make_entry
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, stored_size, transform_subject
-from gnats.jetstream.publish.inflight cimport InFlight, Staged, stage_hashes
+from gnats.jetstream.publish.inflight cimport InFlight, Staged, flight_begin, log_in_flight, stage_hashes
 from gnats.jetstream.publish.puback cimport (
     ERR_ATOMIC_DISABLED,
     ERR_ATOMIC_DUPLICATE,
@@ -261,8 +261,8 @@ cdef bint check_batch(StreamCore s, Local *local, AtomicBatch *b, Refusal *r) no
     cdef Staged *staged = b.first
     cdef InFlight before
     cdef Outcome outcome
+    flight_begin(&before, log_in_flight(s))
     before.first = b.first
-    before.n = before.bytes = 0
     while staged != NULL:
         if not transform_subject(s, local, &staged.m):
             return refuse_silently(r)
@@ -270,7 +270,7 @@ cdef bint check_batch(StreamCore s, Local *local, AtomicBatch *b, Refusal *r) no
         if header_set(&staged.m.h, H_EXPECTED_LAST_MSG_ID):
             return refuse_text(r, ERR_ATOMIC_UNSUPPORTED_HEADER, b"Nats-Expected-Last-Msg-Id")
         before.until = staged
-        outcome = check_message(s, &staged.m, &before, r)
+        outcome = check_ahead(s, &staged.m, &before, r)
         if outcome == MSG_DUPLICATE:
             return refuse(r, ERR_ATOMIC_DUPLICATE)
         if outcome != MSG_STORED:

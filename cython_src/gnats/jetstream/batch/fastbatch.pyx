@@ -11,10 +11,10 @@ from gnats.includes.atomics cimport add64, load64, unlikely
 from gnats.includes.text cimport is_text
 from gnats.jetstream.batch.batching cimport open_batch
 from gnats.jetstream.engine.barrier cimport Local, publish_later
-from gnats.jetstream.publish.checks cimport check_admission, check_message
+from gnats.jetstream.publish.checks cimport check_admission, check_ahead
 from gnats.jetstream.publish.entries cimport make_entry
 from gnats.jetstream.publish.inbound cimport Inbound, own_header, transform_subject
-from gnats.jetstream.publish.inflight cimport InFlight
+from gnats.jetstream.publish.inflight cimport InFlight, flight_begin, log_in_flight
 from gnats.jetstream.publish.puback cimport (
     ERR_BATCH_DISABLED,
     ERR_BATCH_IN_FLIGHT,
@@ -328,14 +328,13 @@ cdef bint follows(StreamCore s, Local *local, const Slice *reply, const FastPatt
 cdef bint check_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *p, FastBatch *b) noexcept nogil:
     """Check the message. False: it is answered and not to be stored, and the fast batch may be gone."""
     cdef bint only = not p.gap_ok and b.lseq == 1
-    cdef InFlight none
+    cdef InFlight before
     cdef Outcome outcome
     cdef Refusal r
     if not transform_subject(s, local, m):
         return False
-    none.first = none.until = NULL
-    none.n = none.bytes = 0
-    outcome = check_message(s, m, &none, &r)
+    flight_begin(&before, log_in_flight(s))
+    outcome = check_ahead(s, m, &before, &r)
     if outcome == MSG_STORED:
         return True
     if outcome == MSG_DUPLICATE:

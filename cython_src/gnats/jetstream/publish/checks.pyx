@@ -4,11 +4,11 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from gnats.core.runtime.slice cimport Slice
-from gnats.includes.atomics cimport unlikely
+from gnats.includes.atomics cimport likely, unlikely
 from gnats.jetstream.engine.usage cimport usage_exceeds
 from gnats.jetstream.publish.counter cimport COUNTER_BROKEN, COUNTER_OK, CounterError, add_increment, check_increment
 from gnats.jetstream.publish.inbound cimport MAX_HEADER, Inbound, stored_size
-from gnats.jetstream.publish.inflight cimport InFlight, has_id_in_flight, in_flight_of, number_in_flight
+from gnats.jetstream.publish.inflight cimport InFlight, has_id_in_flight, in_flight_of, log_in_flight, number_in_flight
 from gnats.jetstream.publish.puback cimport (
     ERR_COUNTER_BROKEN,
     ERR_EXPECTED_PER_SUBJECT_INVALID,
@@ -299,10 +299,6 @@ cdef Outcome check_ahead(StreamCore s, Inbound *m, const InFlight *f, Refusal *r
     return MSG_STORED
 
 
-cdef Outcome check_message(StreamCore s, Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
-    return check_at_once(s, m, r) if f == NULL else check_ahead(s, m, f, r)
-
-
 cdef Outcome check_admission(StreamCore s, const Inbound *m, Refusal *r) noexcept nogil:
     if not is_open(s):
         return MSG_UNHEARD
@@ -311,3 +307,12 @@ cdef Outcome check_admission(StreamCore s, const Inbound *m, Refusal *r) noexcep
     if not check_account_usage(s, record_size(m.subject.n, m.hdr_n, m.n), r):
         return MSG_REFUSED
     return MSG_STORED if check_max_msg_size(s, m, r) else MSG_REFUSED
+
+
+cdef Outcome check_message(StreamCore s, Inbound *m, Refusal *r) noexcept nogil:
+    cdef const InFlight *f = log_in_flight(s)
+    cdef Outcome outcome
+    if likely(f == NULL):
+        return check_at_once(s, m, r)
+    outcome = check_admission(s, m, r)
+    return check_ahead(s, m, f, r) if outcome == MSG_STORED else outcome

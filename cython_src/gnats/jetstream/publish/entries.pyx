@@ -10,6 +10,7 @@ from gnats.includes.atomics cimport unlikely
 from gnats.jetstream.engine.barrier cimport Local, batch_time
 from gnats.jetstream.publish.checks cimport check_account_usage
 from gnats.jetstream.publish.inbound cimport Inbound, stored_size
+from gnats.jetstream.publish.inflight cimport bytes_in_flight, log_in_flight
 from gnats.jetstream.publish.puback cimport ERR_TTL_INVALID
 from gnats.jetstream.publish.refusal cimport Refusal, refuse, refuse_silently, refuse_without_memory
 from gnats.jetstream.state.entry cimport ALONE, NO_ROLLUP, Entry, Part
@@ -39,7 +40,8 @@ cdef bint make_entry(StreamCore s, Local *local, Inbound *m, Part part, Entry *e
         if m.trace.only:
             return refuse_silently(r)
     if not e.no_interest:
-        if part == ALONE and not check_account_usage(s, stored_size(s, m.subject.n, m.hdr_n, m.n), r):
+        if part == ALONE and not check_account_usage(
+                s, bytes_in_flight(log_in_flight(s)) + stored_size(s, m.subject.n, m.hdr_n, m.n), r):
             return False
         if unlikely(m.ttl_invalid):
             return refuse(r, ERR_TTL_INVALID)

@@ -33,8 +33,8 @@ cdef struct Inbound:
     Slice value          # the number in `counted`, in decimal
     uint64_t seq         # a mirror's message: the sequence that it must get; else 0
     int64_t ts           # a mirror's message: its time, ns since 1970; else 0
-    int64_t ttl          # seconds, 0: none; check_message() sets it
-    uint8_t ttl_invalid  # Nats-TTL cannot be parsed; check_message() sets it
+    int64_t ttl          # seconds, 0: none; the checks set it
+    uint8_t ttl_invalid  # Nats-TTL cannot be parsed; the checks set it
     MsgTrace *trace      # NULL: not traced
     uint8_t sourced      # made by the server or by another stream: publishers' header rules do not apply
     MsgHeaders h         # the parsed header

@@ -62,6 +62,8 @@ cdef struct StreamLog:
 
 cdef class StreamCore(StreamBase):
     cdef const StreamLog *log
+    # Of the log: an InFlight (publish/inflight) of the messages that it has and has not stored. NULL: it stores at once.
+    cdef const void *in_flight
     cdef readonly Engine engine
     cdef readonly MsgStore store
     cdef readonly str name

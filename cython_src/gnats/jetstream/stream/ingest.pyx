@@ -123,7 +123,7 @@ cdef Outcome store_inbound(StreamCore s, Local *local, Inbound *m) noexcept nogi
     cdef Outcome outcome
     if not transform_subject(s, local, m):
         return MSG_REFUSED
-    outcome = check_message(s, m, NULL, &r)
+    outcome = check_message(s, m, &r)
     if outcome == MSG_STORED:
         if make_entry(s, local, m, ALONE, &e, &r):
             return s.log.propose(s, local, &e)
