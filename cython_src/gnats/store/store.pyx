@@ -97,12 +97,6 @@ cdef class MsgStore(StoreBase):
 
     # --- storing ---
 
-    cdef int append(
-        self, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
-        const char *msg, uint32_t msg_n, int64_t ts, int64_t ttl,
-    ) noexcept nogil:
-        return writing.store_msg(self, subject, subject_n, hdr, hdr_n, msg, msg_n, 0, ts, ttl, True, False)
-
     cdef int store_raw(
         self, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
         const char *msg, uint32_t msg_n, uint64_t seq, int64_t ts, int64_t ttl,
