@@ -251,7 +251,7 @@ cdef class Consumer(ConsumerState):
             unsubscribe(self.stream.client, <Subscription *> <size_t> address)
         self.subs.clear()
         if self.notification != NULL:
-            (<Account> self.stream.account).clear_notification(self.notification)
+            self.stream.account.clear_notification(self.notification)
             self.notification = NULL
         pthread_mutex_lock(&self.lock)
         self.closed = True
@@ -557,7 +557,7 @@ cdef int set_deliver_subject(ConsumerState o, config) except -1:
     """Deliver to the configuration's deliver subject, and hear of the interest in it."""
     cdef bytes subject = config.deliver_subject.encode()
     cdef bytes queue = config.deliver_group.encode()
-    cdef Account account = <Account> o.stream.account
+    cdef Account account = o.stream.account
     cdef char *copy = <char *> malloc(PyBytes_GET_SIZE(subject) + 1)
     if copy == NULL:
         raise MemoryError

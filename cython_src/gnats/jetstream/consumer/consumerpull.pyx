@@ -190,10 +190,10 @@ cdef bint request_has_interest(ConsumerState o, WaitingRequest *wr) noexcept nog
     cdef uint64_t generation
     if goes_on_from_text(wr.reply, wr.reply_n, REPLY_PREFIX):
         return requester_listens(o, wr)
-    generation = sl_generation_at((<Account> o.stream.account).sublist, wr.slot)
+    generation = sl_generation_at(o.stream.account.sublist, wr.slot)
     if wr.generation == generation:
         return True
-    if not (<Account> o.stream.account).sublist.has_interest(wr.reply, wr.reply_n):
+    if not o.stream.account.sublist.has_interest(wr.reply, wr.reply_n):
         return False
     wr.generation = generation
     return True
@@ -205,7 +205,7 @@ cdef bint requester_listens(ConsumerState o, const WaitingRequest *wr) noexcept 
     cdef char *subject = one
     cdef char *to = other
     cdef size_t n = wr.reply_n
-    cdef void *account = o.stream.account
+    cdef void *account = <void *> o.stream.account
     cdef void *before
     cdef char *swap
     cdef Expected *e

@@ -1,7 +1,6 @@
 """The deadlines of a consumer; see consumertimers.pxd."""
 from libc.stdint cimport INT64_MAX, int64_t
 
-from gnats.core.accounts.account cimport Account
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.includes.atomics cimport exchange8, load8
@@ -90,7 +89,7 @@ cdef bint listened_to(ConsumerState o) noexcept nogil:
     if o.failed:
         # A message has found no subscriber although interest was reported: match the deliver subject itself.
         o.failed = False
-        return (<Account> o.stream.account).sublist.has_interest(o.dsubj, o.dsubj_n)
+        return o.stream.account.sublist.has_interest(o.dsubj, o.dsubj_n)
     return load8(&o.listeners) != 0
 
 

@@ -4,7 +4,6 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.net.pollstate cimport PollState, poller_bit
 from gnats.core.publishing cimport send_internal_msg
@@ -366,7 +365,7 @@ cdef RouteOutcome publish_now(
 ) noexcept nogil:
     ps.epoch += 1   # a core message, or another poller's delivery, may have been queued before this one was found
     return send_internal_msg(
-        <Subscriber> ps.js, <Account> stream.account, subject, sn, shown, shown_n, reply, rn, hdr, hn, msg, n)
+        <Subscriber> ps.js, stream.account, subject, sn, shown, shown_n, reply, rn, hdr, hn, msg, n)
 
 
 cdef bint run_later(Local *local, ConsumerBase o) noexcept nogil:

@@ -6,7 +6,6 @@ from libc.string cimport memcpy, memset
 
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
-from gnats.core.runtime.inbox cimport Inbox
 from gnats.core.subjects.subject cimport subject_has_wildcard
 from gnats.includes.atomics cimport store32
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -207,7 +206,7 @@ cdef class StreamCore(StreamBase):
     cdef void fail(self, int error) noexcept nogil:
         if not stream_failed(self):
             store32(<uint32_t *> &self.failed, <uint32_t> error)
-            (<Inbox> self.client.inbox).post_jetstream(<void *> self, STREAM_FAILED, -error, NULL, 0)
+            self.client.inbox.post_jetstream(<void *> self, STREAM_FAILED, -error, NULL, 0)
 
     # -- message ids -------------------------------------------------------------------------------------------------
 
@@ -251,7 +250,7 @@ cdef void arm_schedules(StreamCore s) noexcept nogil:
 
 
 cdef void note_damage(void *ctx) noexcept nogil:
-    (<Inbox> (<StreamCore> ctx).client.inbox).post_jetstream(ctx, STREAM_DAMAGED, 0, NULL, 0)
+    (<StreamCore> ctx).client.inbox.post_jetstream(ctx, STREAM_DAMAGED, 0, NULL, 0)
 
 
 cdef void note_removed(

@@ -111,7 +111,7 @@ cdef class Stream(StreamCore):
         self.name = name
         self.client = InternalSubscriber(JETSTREAM, -1, cid, engine.pollers[0], engine.state)
         self.client.register(account)
-        self.account = <void *> account
+        self.account = account
         self.keep = [account, engine]
         self.account_usage = account_usage
         self.server_usage = server_usage
