@@ -107,7 +107,7 @@ TABLE = {
         jsStreamSnapshotRequest=stream_requests._snapshot jsStreamUpdateRequest=stream_requests._update
         sendJetStreamAPIAuditAdvisory=api_audit""",
     "jetstream_batching.go": """jetstream/state/batchtable checkFlowControl=check_flow
-        checkMsgHeadersPreClusteredProposal=check_message commit=commit_batch
+        checkMsgHeadersPreClusteredProposal=check_ahead commit=commit_batch
         fastBatchCommit=commit_fast_batch newAtomicBatch=find_or_begin newFastBatch=begin_fast_batch
         sendFlowControl=fastbatch.send_flow""",
     "jetstream_errors.go": "IsNatsErr",

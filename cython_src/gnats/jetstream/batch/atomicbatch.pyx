@@ -49,8 +49,8 @@ from gnats.jetstream.state.entry cimport (
     MSG_REFUSED,
     MSG_STORED,
     OF_ATOMIC,
-    Entry,
     Outcome,
+    StreamEntry,
 )
 from gnats.jetstream.state.headers cimport (
     H_BATCH_COMMIT,
@@ -296,7 +296,7 @@ cdef bint make_entries(
 ) noexcept nogil:
     """Make linked entries of all messages, with the commit's trace and reply subject. False: r has the reason."""
     cdef Staged *staged = b.first
-    cdef Entry *e = NULL
+    cdef StreamEntry *e = NULL
     while staged != NULL:
         staged.m.trace = commit.trace
         staged.m.reply = commit.reply

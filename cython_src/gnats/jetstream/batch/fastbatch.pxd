@@ -14,7 +14,7 @@ from gnats.includes.text cimport ends_with_text
 from gnats.jetstream.engine.barrier cimport Local
 from gnats.jetstream.publish.inbound cimport Inbound
 from gnats.jetstream.state.batchtable cimport OpenBatch
-from gnats.jetstream.state.entry cimport Entry, FastPattern, Outcome
+from gnats.jetstream.state.entry cimport FastPattern, Outcome, StreamEntry
 from gnats.jetstream.state.streamcore cimport StreamCore
 
 
@@ -32,7 +32,7 @@ cdef bint parse_fast_pattern(const Slice *reply, FastPattern *out) noexcept nogi
 cdef Outcome process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, const Slice *pattern) noexcept nogil
 # Note that an OF_FAST entry is the stream's last stored message, and send its publisher what is due
 # (fastBatchRegisterSequences).
-cdef void fast_batch_stored(StreamCore s, Local *local, const Entry *e) noexcept nogil
+cdef void fast_batch_stored(StreamCore s, Local *local, const StreamEntry *e) noexcept nogil
 # Forget an open fast batch.
 cdef void drop_fast_batch(StreamCore s, OpenBatch *b) noexcept nogil
 # Forget all open fast batches of the stream.

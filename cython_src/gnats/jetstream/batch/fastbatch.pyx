@@ -39,9 +39,9 @@ from gnats.jetstream.state.entry cimport (
     MSG_REFUSED,
     MSG_STORED,
     OF_FAST,
-    Entry,
     FastPattern,
     Outcome,
+    StreamEntry,
 )
 from gnats.jetstream.state.headers cimport (
     H_EXPECTED_LAST_MSG_ID,
@@ -262,7 +262,7 @@ cdef FastBatch *find_batch(StreamCore s, Local *local, Inbound *m, const FastPat
 
 
 cdef Outcome process_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *p) noexcept nogil:
-    cdef Entry e
+    cdef StreamEntry e
     cdef Refusal r
     cdef FastBatch *b = find_batch(s, local, m, p, &r)
     if b == NULL:
@@ -363,7 +363,7 @@ cdef bint check_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *
     return False
 
 
-cdef void fast_batch_stored(StreamCore s, Local *local, const Entry *e) noexcept nogil:
+cdef void fast_batch_stored(StreamCore s, Local *local, const StreamEntry *e) noexcept nogil:
     cdef FastBatch *b = <FastBatch *> batch_find(&s.fast_batches, e.fast.id.p, e.fast.id.n)
     if b == NULL:
         return

@@ -13,7 +13,7 @@ from gnats.jetstream.publish.inbound cimport Inbound, stored_size
 from gnats.jetstream.publish.inflight cimport bytes_in_flight, log_in_flight
 from gnats.jetstream.publish.puback cimport ERR_TTL_INVALID
 from gnats.jetstream.publish.refusal cimport Refusal, refuse, refuse_silently, refuse_without_memory
-from gnats.jetstream.state.entry cimport ALONE, NO_ROLLUP, Entry, Part
+from gnats.jetstream.state.entry cimport ALONE, NO_ROLLUP, Part, StreamEntry
 from gnats.jetstream.state.headers cimport (
     H_BATCH_ID,
     H_MSG_ID,
@@ -32,7 +32,7 @@ cdef enum:
     TTL_MORE = 64        # bytes that a header may grow by when its TTL is replaced
 
 
-cdef bint make_entry(StreamCore s, Local *local, Inbound *m, Part part, Entry *e, Refusal *r) noexcept nogil:
+cdef bint make_entry(StreamCore s, Local *local, Inbound *m, Part part, StreamEntry *e, Refusal *r) noexcept nogil:
     e.no_interest = s.cfg.retention == INTEREST_POLICY and not s.consumer_list.has_interest(
         m.subject.p, <uint32_t> m.subject.n)
     if unlikely(m.trace != NULL):
@@ -90,7 +90,7 @@ cdef bint raise_ttl(StreamCore s, Inbound *m) noexcept nogil:
     return True
 
 
-cdef void entry_headers(const MsgHeaders *h, Entry *e) noexcept nogil:
+cdef void entry_headers(const MsgHeaders *h, StreamEntry *e) noexcept nogil:
     if header_set(h, H_MSG_ID):
         e.msg_id = h.values[H_MSG_ID]
     if header_set(h, H_ROLLUP):

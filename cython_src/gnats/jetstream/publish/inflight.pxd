@@ -9,7 +9,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.core.runtime.slice cimport Slice
 from gnats.jetstream.publish.inbound cimport Inbound
-from gnats.jetstream.state.entry cimport Entry
+from gnats.jetstream.state.entry cimport StreamEntry
 from gnats.jetstream.state.streamcore cimport StreamCore
 
 
@@ -17,7 +17,7 @@ from gnats.jetstream.state.streamcore cimport StreamCore
 cdef struct Staged:
     Staged *next
     Inbound m
-    Entry entry
+    StreamEntry entry
     uint32_t subject_hash
     uint32_t id_hash             # of its message id; 0: no id
 

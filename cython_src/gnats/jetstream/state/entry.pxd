@@ -48,8 +48,8 @@ cdef struct FastPattern:
 
 
 # Slices are borrowed; an absent one has n == 0.
-cdef struct Entry:
-    const Entry *next    # the next entry of the same atomic batch; NULL for the last
+cdef struct StreamEntry:
+    const StreamEntry *next    # the next entry of the same atomic batch; NULL for the last
     Slice subject        # after the stream's transform
     const char *hdr      # as it is stored
     size_t hdr_n
@@ -84,7 +84,7 @@ cdef enum ChangeOp:
 cdef struct StreamChange:
     uint8_t op           # a ChangeOp
     uint8_t erase        # DELETE_MSG: overwrite the message
-    uint64_t seq         # DELETE_MSG: the message; PURGE_MSGS: purge only below it, unless 0; SKIP_MSGS: the next sequence
+    uint64_t seq         # DELETE_MSG: the message; PURGE_MSGS: only those below, 0: any; SKIP_MSGS: the next one
     Slice subject        # PURGE_MSGS: borrowed; n == 0: of all subjects
     uint64_t keep        # PURGE_MSGS: all but the last `keep` messages
     uint64_t n           # SKIP_MSGS: how many sequences get no message

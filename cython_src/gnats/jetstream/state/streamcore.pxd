@@ -15,7 +15,7 @@ from gnats.jetstream.engine.usage cimport Usage
 from gnats.jetstream.state.batchtable cimport BatchLimits, BatchTable
 from gnats.jetstream.state.consumerlist cimport ConsumerList
 from gnats.jetstream.state.dedupe cimport Dedupe
-from gnats.jetstream.state.entry cimport Entry, Outcome, StreamChange
+from gnats.jetstream.state.entry cimport Outcome, StreamChange, StreamEntry
 from gnats.store.index.filter cimport Filter
 from gnats.store.removing cimport Purge
 from gnats.store.store cimport MsgStore
@@ -54,15 +54,15 @@ cdef class StreamCore(StreamBase)
 cdef struct StreamLog:
     # Have an entry, and the entries linked to it, stored by store_entries(), whose outcome it returns. MSG_STORED from
     # a log that waits for other servers says that the log has the entries.
-    Outcome (*propose)(StreamCore s, Local *local, const Entry *e) noexcept nogil
-    # Have another change made by apply_change(), whose result it returns, a StoreError. STORE_AGAIN: free the lock for a
+    Outcome (*propose)(StreamCore s, Local *local, const StreamEntry *e) noexcept nogil
+    # Have another change made by apply_change(). Returns its result, a StoreError. STORE_AGAIN: free the lock for a
     # moment, then call again with the same arguments.
     int (*change)(StreamCore s, const StreamChange *c, Purge *part) noexcept nogil
 
 
 cdef class StreamCore(StreamBase):
     cdef const StreamLog *log
-    # Of the log: an InFlight (publish/inflight) of the messages that it has and has not stored. NULL: it stores at once.
+    # The log's: an InFlight (publish/inflight), the messages that it has and has not stored. NULL: it stores at once.
     cdef const void *in_flight
     cdef readonly Engine engine
     cdef readonly MsgStore store

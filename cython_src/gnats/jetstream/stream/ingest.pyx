@@ -18,7 +18,15 @@ from gnats.jetstream.publish.entries cimport make_entry
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, own_header, transform_subject
 from gnats.jetstream.publish.puback cimport respond_duplicate
 from gnats.jetstream.publish.refusal cimport TOLD, Refusal, tell_refused
-from gnats.jetstream.state.entry cimport ALONE, MSG_DUPLICATE, MSG_REFUSED, MSG_STORED, MSG_UNHEARD, Entry, Outcome
+from gnats.jetstream.state.entry cimport (
+    ALONE,
+    MSG_DUPLICATE,
+    MSG_REFUSED,
+    MSG_STORED,
+    MSG_UNHEARD,
+    Outcome,
+    StreamEntry,
+)
 from gnats.jetstream.state.headers cimport (
     H_BATCH_ID,
     H_REQUEST_INFO,
@@ -118,7 +126,7 @@ cdef Outcome process_jetstream_msg(StreamCore s, Local *local, Inbound *m) noexc
 
 
 cdef Outcome store_inbound(StreamCore s, Local *local, Inbound *m) noexcept nogil:
-    cdef Entry e
+    cdef StreamEntry e
     cdef Refusal r
     cdef Outcome outcome
     if not transform_subject(s, local, m):

@@ -1,4 +1,4 @@
-"""Rollups: a message that replaces those before it, of its subject or of all (processJetStreamMsgWithRollup).
+"""Rollups: a message that replaces those before it, of its subject or of all (stream.go).
 
 A purge may need memory, or a file that cannot be opened now. What a rollup replaces then stays for two seconds:
 `StreamCore.rollups_from` is the sequence of the first message whose rollup is not done, and the timer of expiry does
@@ -10,14 +10,14 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.clock cimport realtime_ns
-from gnats.jetstream.state.entry cimport Entry
+from gnats.jetstream.state.entry cimport StreamEntry
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.base cimport retry_after
 
 
 # Purge what an entry's message, the store's last, replaces, and the schedule that it ends. Sets rollups_from when that
 # has to wait.
-cdef void roll_up(StreamCore s, const Entry *e) noexcept nogil
+cdef void roll_up(StreamCore s, const StreamEntry *e) noexcept nogil
 # Do the rollups that wait. No lock is held.
 cdef void finish_rollups(StreamCore s, PollState *ps) noexcept nogil
 

@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.slice cimport Slice
 from gnats.jetstream.engine.barrier cimport stream_failed
-from gnats.jetstream.state.entry cimport NO_ROLLUP, ROLLUP_SUBJECT, Entry, Rollup
+from gnats.jetstream.state.entry cimport NO_ROLLUP, ROLLUP_SUBJECT, Rollup, StreamEntry
 from gnats.jetstream.state.headers cimport H_ROLLUP, MsgHeaders, header_set, parse_headers, rollup_of, schedule_ended
 from gnats.jetstream.state.streamcore cimport StreamCore, note_purged
 from gnats.store.base cimport STORE_NO_MEMORY, STORE_OK, STORE_UNREADABLE, StoreMsg
@@ -44,7 +44,7 @@ cdef bint replace(StreamCore s, Rollup rollup, const Slice *subject, const Slice
     return not ended.n or not may_wait(purge_below(s, ended, seq + 1))
 
 
-cdef void roll_up(StreamCore s, const Entry *e) noexcept nogil:
+cdef void roll_up(StreamCore s, const StreamEntry *e) noexcept nogil:
     """Do the rollup of a message that is stored now, or later (processJetStreamMsgWithRollup)."""
     if not replace(s, <Rollup> e.rollup, &e.subject, &e.ended, s.store.last_seq) and s.rollups_from == 0:
         s.rollups_from = s.store.last_seq

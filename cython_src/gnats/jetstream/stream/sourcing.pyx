@@ -10,7 +10,6 @@ from gnats.core.messages.headers cimport named_header
 from gnats.core.messages.message cimport Message, NativeSub, message_shown
 from gnats.core.messages.reserved cimport ACK_PREFIX
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
-from gnats.core.runtime.inbox cimport Inbox
 from gnats.core.runtime.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription
@@ -173,7 +172,7 @@ cdef class SourceConsumer:
 
     cdef void lose(self) noexcept nogil:
         self.closed = True
-        (<Inbox> self.stream.client.inbox).post_jetstream(<void *> self, SOURCE_LOST, 0, NULL, 0)
+        self.stream.client.inbox.post_jetstream(<void *> self, SOURCE_LOST, 0, NULL, 0)
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
@@ -191,7 +190,7 @@ cdef void receive(SourceConsumer c, Local *local, const Message *m) noexcept nog
     if n == 0 and starts_with_text(m.data, m.hdr, b"NATS/1.0 100 "):
         process_control(c, local, &m.reply, m.data, m.hdr)
     elif is_from(c, &m.reply) and ack_reply_info(m.reply.p, m.reply.n, &info) and info.dc <= 1:
-        store_delivered(c, c.stream, local, &subject, m.data, m.hdr, n, &info)
+        store_sourced(c, c.stream, local, &subject, m.data, m.hdr, n, &info)
 
 
 cdef bint is_from(SourceConsumer c, const Slice *reply) noexcept nogil:
@@ -240,7 +239,7 @@ cdef void process_control(SourceConsumer c, Local *local, const Slice *reply, ch
         publish_later(local, c.stream, value.p, value.n, answer, size, NULL, 0, False)
 
 
-cdef void store_delivered(
+cdef void store_sourced(
     SourceConsumer c, StreamCore s, Local *local, const Slice *subject, char *hdr, size_t hdr_n, size_t n,
     const AckInfo *info
 ) noexcept nogil:
@@ -355,8 +354,8 @@ cdef bint expected(SourceConsumer c, StreamCore s, const AckInfo *info) noexcept
 
 
 cdef int skip_to(StreamCore s, uint64_t last, bint anew) noexcept nogil:
-    """Have the log leave out the sequences up to `last` that the stream does not have. anew: begin the store anew behind
-    them, for it has no message. Returns a StoreError. The lock is held."""
+    """Have the log leave out the sequences up to `last` that the stream does not have. anew: it has no message; begin
+    the store anew behind them. Returns a StoreError. The lock is held."""
     cdef StreamChange change
     cdef Purge part
     if last <= s.store.last_seq:
@@ -386,7 +385,7 @@ cdef void note_stored(SourceConsumer c, const AckInfo *info, Outcome outcome) no
     c.lag = info.pending - 1 if info.pending else 0
     if c.tell_caught_up and info.pending < CAUGHT_UP:
         c.tell_caught_up = False
-        (<Inbox> c.stream.client.inbox).post_jetstream(<void *> c, SOURCE_CAUGHT_UP, 0, NULL, 0)
+        c.stream.client.inbox.post_jetstream(<void *> c, SOURCE_CAUGHT_UP, 0, NULL, 0)
 
 
 # -- the last stored message of each source ----------------------------------------------------------------------------

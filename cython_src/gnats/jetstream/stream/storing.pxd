@@ -7,15 +7,15 @@ the log. The second is this server's own: its timers, its consumers, the republi
 The stream's lock is held. Removed messages are noted; StreamCore.leave() tells consumers.
 """
 from gnats.jetstream.engine.barrier cimport Local
-from gnats.jetstream.state.entry cimport Entry, Outcome, StreamChange
+from gnats.jetstream.state.entry cimport Outcome, StreamChange, StreamEntry
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.removing cimport Purge
 
 
 # Store an entry and those linked to it, all or none, and answer the reply subject. Returns MSG_STORED, MSG_LIMITED or
 # MSG_REFUSED.
-cdef Outcome store_entries(StreamCore s, Local *local, const Entry *e) noexcept nogil
-# Make a change. Returns a StoreError. A large purge is made in parts: STORE_AGAIN says that there is more to do, and the
-# change's place in the log is that of the first part, for messages stored after it stay. `part`: how far a purge is;
-# set part.begun to False before. For other operations it may be NULL.
+cdef Outcome store_entries(StreamCore s, Local *local, const StreamEntry *e) noexcept nogil
+# Make a change. Returns a StoreError. A large purge is made in parts: STORE_AGAIN says that there is more to do. Its
+# place in the log is that of the first part: messages stored after that stay. `part`: how far a purge is; set
+# part.begun to False before. For other operations it may be NULL.
 cdef int apply_change(StreamCore s, const StreamChange *c, Purge *part) noexcept nogil

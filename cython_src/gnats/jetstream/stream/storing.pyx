@@ -35,9 +35,9 @@ from gnats.jetstream.state.entry cimport (
     OF_ATOMIC,
     OF_FAST,
     SKIP_MSGS,
-    Entry,
     Outcome,
     StreamChange,
+    StreamEntry,
 )
 from gnats.jetstream.state.headers cimport put_time, with_header, with_number_header
 from gnats.jetstream.state.streamcore cimport StreamCore, arm_schedules
@@ -61,7 +61,7 @@ cdef enum:
     REPUBLISH_MORE = 256     # bytes of the lines that republishing adds, without their names and subjects
 
 
-cdef Outcome store_entries(StreamCore s, Local *local, const Entry *e) noexcept nogil:
+cdef Outcome store_entries(StreamCore s, Local *local, const StreamEntry *e) noexcept nogil:
     cdef uint64_t before = s.store.last_seq
     cdef Outcome outcome = store_entry(s, local, e)
     while unlikely(e.next != NULL) and outcome == MSG_STORED:
@@ -72,7 +72,7 @@ cdef Outcome store_entries(StreamCore s, Local *local, const Entry *e) noexcept 
     return outcome
 
 
-cdef inline Outcome store_entry(StreamCore s, Local *local, const Entry *e) noexcept nogil:
+cdef inline Outcome store_entry(StreamCore s, Local *local, const StreamEntry *e) noexcept nogil:
     """Store one entry, and answer its reply subject."""
     cdef Refusal why
     cdef bint again = s.tr != NULL and not e.no_interest and transform_matches(s.tr, e.subject.p, e.subject.n)
@@ -95,7 +95,7 @@ cdef inline Outcome store_entry(StreamCore s, Local *local, const Entry *e) noex
 
 # -- the stream changes: the same on each server -----------------------------------------------------------------------
 
-cdef inline Outcome apply_entry(StreamCore s, const Entry *e, Refusal *why) noexcept nogil:
+cdef inline Outcome apply_entry(StreamCore s, const StreamEntry *e, Refusal *why) noexcept nogil:
     cdef Outcome outcome
     if unlikely(e.expected_id.n) and not check_last_id(s, &e.expected_id, why):
         return MSG_REFUSED
@@ -105,7 +105,7 @@ cdef inline Outcome apply_entry(StreamCore s, const Entry *e, Refusal *why) noex
     return outcome
 
 
-cdef inline Outcome store_message(StreamCore s, const Entry *e, Refusal *why) noexcept nogil:
+cdef inline Outcome store_message(StreamCore s, const StreamEntry *e, Refusal *why) noexcept nogil:
     cdef int rc = store_msg(
         s.store, e.subject.p, <uint32_t> e.subject.n, e.hdr, <uint32_t> e.hdr_n, e.msg, <uint32_t> e.n, e.seq, e.ts,
         e.ttl, True, e.names_batch and e.part != OF_ATOMIC and e.part != ENDS_ATOMIC)
@@ -118,7 +118,7 @@ cdef inline Outcome store_message(StreamCore s, const Entry *e, Refusal *why) no
     return MSG_STORED
 
 
-cdef Outcome store_nothing(StreamCore s, const Entry *e, Refusal *why) noexcept nogil:
+cdef Outcome store_nothing(StreamCore s, const StreamEntry *e, Refusal *why) noexcept nogil:
     """Skip one sequence instead of storing the message, which no consumer wants; remember its id."""
     cdef int rc = skip_msgs(s.store, 0, 1, e.ts)
     if unlikely(rc != STORE_OK):
@@ -176,7 +176,7 @@ cdef int error_of(StreamCore s) noexcept nogil:
 
 # -- what this server does then: timers, consumers, the publisher ------------------------------------------------------
 
-cdef inline void arm_timers(StreamCore s, Local *local, const Entry *e) noexcept nogil:
+cdef inline void arm_timers(StreamCore s, Local *local, const StreamEntry *e) noexcept nogil:
     """Have the stored message expire, and its schedule run."""
     if s.store.limits.max_age > 0:
         s.arm_expiry(time_after(e.ts, s.store.limits.max_age))
@@ -191,7 +191,7 @@ cdef inline void arm_timers(StreamCore s, Local *local, const Entry *e) noexcept
         arm_schedules(s)
 
 
-cdef inline void answer(StreamCore s, Local *local, const Entry *e) noexcept nogil:
+cdef inline void answer(StreamCore s, Local *local, const StreamEntry *e) noexcept nogil:
     if e.part == ALONE and e.value.n == 0:
         respond_ack(s, local, &e.reply, s.store.last_seq)
     elif e.part == ALONE:
@@ -202,7 +202,7 @@ cdef inline void answer(StreamCore s, Local *local, const Entry *e) noexcept nog
         send_batch_ack(s, local, &e.reply, s.store.last_seq, e.batch.p, e.batch.n, e.batch_n, False)
 
 
-cdef uint64_t last_of_subject(StreamCore s, const Entry *e) noexcept nogil:
+cdef uint64_t last_of_subject(StreamCore s, const StreamEntry *e) noexcept nogil:
     """The sequence of the subject's last message, 0 for none."""
     cdef StoreMsg sm
     if s.store.load_last(e.subject.p, <uint32_t> e.subject.n, &sm) != STORE_OK:
@@ -210,7 +210,7 @@ cdef uint64_t last_of_subject(StreamCore s, const Entry *e) noexcept nogil:
     return sm.seq
 
 
-cdef void republish(StreamCore s, Local *local, const Entry *e, uint64_t before) noexcept nogil:
+cdef void republish(StreamCore s, Local *local, const StreamEntry *e, uint64_t before) noexcept nogil:
     """Publish a copy of a stored message. before: the sequence of the subject's previous message, 0 for none."""
     cdef char[SUBJECT_ROOM] few
     cdef char *to = few
@@ -228,7 +228,7 @@ cdef void republish(StreamCore s, Local *local, const Entry *e, uint64_t before)
 
 
 cdef void republish_to(
-    StreamCore s, Local *local, const Entry *e, const char *to, size_t n, uint64_t before
+    StreamCore s, Local *local, const StreamEntry *e, const char *to, size_t n, uint64_t before
 ) noexcept nogil:
     """Publish to `to`, with the message's stream, subject, sequence and time in the header."""
     cdef char[40] when
