@@ -139,9 +139,8 @@ def test_a_batch_is_stored_whole_while_its_account_fills(tmp_path: Path) -> None
         try:
             with Client(streams.address) as client:
                 for i in range(BATCHES):
-                    lines = [
-                        [b"Nats-Batch-Id: b%d" % i, b"Nats-Batch-Sequence: %d" % seq] for seq in range(1, n + 1)
-                    ]
+                    name = b"Nats-Batch-Id: b%d" % i
+                    lines = [[name, b"Nats-Batch-Sequence: %d" % seq] for seq in range(1, n + 1)]
                     client.connection.send(b"".join(message(b"S.a", b"x", each) for each in lines[:-1]))
                     client.connection.fence()
                     begun.clear()
