@@ -363,12 +363,12 @@ cdef bint check_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *
     return False
 
 
-cdef void fast_batch_stored(StreamCore s, Local *local, const StreamEntry *e) noexcept nogil:
+cdef void fast_batch_stored(StreamCore s, Local *local, const StreamEntry *e, uint64_t seq) noexcept nogil:
     cdef FastBatch *b = <FastBatch *> batch_find(&s.fast_batches, e.fast.id.p, e.fast.id.n)
     if b == NULL:
         return
     b.pending -= 1
-    b.sseq = s.store.last_seq
+    b.sseq = seq
     b.pseq = e.fast.seq
     catch_up(b)
     if not b.commit or b.lseq != b.pseq:

@@ -59,7 +59,7 @@ cdef bint make_entry(StreamCore s, Local *local, Inbound *m, Part part, StreamEn
     e.msg_id.n = e.expected_id.n = e.ended.n = 0
     e.rollup = NO_ROLLUP
     e.part = part
-    e.names_batch = False
+    e.names_batch = e.republish = False
     e.reply = m.reply
     e.trace = m.trace
     e.value = m.value

@@ -49,7 +49,7 @@ cdef struct FastPattern:
 
 # Slices are borrowed; an absent one has n == 0.
 cdef struct StreamEntry:
-    const StreamEntry *next    # the next entry of the same atomic batch; NULL for the last
+    StreamEntry *next    # the next entry of the same atomic batch; NULL for the last
     Slice subject        # after the stream's transform
     const char *hdr      # as it is stored
     size_t hdr_n
@@ -72,6 +72,8 @@ cdef struct StreamEntry:
     Slice batch          # ENDS_ATOMIC only: the id of the atomic batch
     uint64_t batch_n     # ENDS_ATOMIC only: the number of its messages
     const FastPattern *fast    # OF_FAST only
+    uint64_t before      # republish: the sequence of the subject's previous message, 0 for none; set when it is stored
+    uint8_t republish    # publish a copy; set when it is stored
 
 
 cdef enum ChangeOp:

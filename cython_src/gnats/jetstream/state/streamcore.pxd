@@ -54,7 +54,7 @@ cdef class StreamCore(StreamBase)
 cdef struct StreamLog:
     # Have an entry, and the entries linked to it, stored by store_entries(), whose outcome it returns. MSG_STORED from
     # a log that waits for other servers says that the log has the entries.
-    Outcome (*propose)(StreamCore s, Local *local, const StreamEntry *e) noexcept nogil
+    Outcome (*propose)(StreamCore s, Local *local, StreamEntry *e) noexcept nogil
     # Have another change made by apply_change(). Returns its result, a StoreError. STORE_AGAIN: free the lock for a
     # moment, then call again with the same arguments.
     int (*change)(StreamCore s, const StreamChange *c, Purge *part) noexcept nogil

@@ -6,7 +6,7 @@ it, and those of all messages behind it. A restart forgets it.
 
 The stream's lock is held, unless a function says otherwise.
 """
-from libc.stdint cimport INT64_MAX, int64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.clock cimport realtime_ns
@@ -15,9 +15,9 @@ from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.base cimport retry_after
 
 
-# Purge what an entry's message, the store's last, replaces, and the schedule that it ends. Sets rollups_from when that
+# Purge what an entry's message, stored as `seq`, replaces, and the schedule that it ends. Sets rollups_from when that
 # has to wait.
-cdef void roll_up(StreamCore s, const StreamEntry *e) noexcept nogil
+cdef void roll_up(StreamCore s, const StreamEntry *e, uint64_t seq) noexcept nogil
 # Do the rollups that wait. No lock is held.
 cdef void finish_rollups(StreamCore s, PollState *ps) noexcept nogil
 

@@ -44,10 +44,10 @@ cdef bint replace(StreamCore s, Rollup rollup, const Slice *subject, const Slice
     return not ended.n or not may_wait(purge_below(s, ended, seq + 1))
 
 
-cdef void roll_up(StreamCore s, const StreamEntry *e) noexcept nogil:
+cdef void roll_up(StreamCore s, const StreamEntry *e, uint64_t seq) noexcept nogil:
     """Do the rollup of a message that is stored now, or later (processJetStreamMsgWithRollup)."""
-    if not replace(s, <Rollup> e.rollup, &e.subject, &e.ended, s.store.last_seq) and s.rollups_from == 0:
-        s.rollups_from = s.store.last_seq
+    if not replace(s, <Rollup> e.rollup, &e.subject, &e.ended, seq) and s.rollups_from == 0:
+        s.rollups_from = seq
 
 
 cdef bint replace_before(StreamCore s, const StoreMsg *sm) noexcept nogil:

@@ -61,48 +61,71 @@ cdef enum:
     REPUBLISH_MORE = 256     # bytes of the lines that republishing adds, without their names and subjects
 
 
-cdef Outcome store_entries(StreamCore s, Local *local, const StreamEntry *e) noexcept nogil:
-    cdef uint64_t before = s.store.last_seq
-    cdef Outcome outcome = store_entry(s, local, e)
-    while unlikely(e.next != NULL) and outcome == MSG_STORED:
-        e = e.next
-        outcome = store_entry(s, local, e)
-    if unlikely(outcome != MSG_STORED) and s.store.last_seq > before:
-        take_back(s, local, before)
-    return outcome
-
-
-cdef inline Outcome store_entry(StreamCore s, Local *local, const StreamEntry *e) noexcept nogil:
-    """Store one entry, and answer its reply subject."""
+cdef Outcome store_entries(StreamCore s, Local *local, StreamEntry *e) noexcept nogil:
     cdef Refusal why
-    cdef bint again = s.tr != NULL and not e.no_interest and transform_matches(s.tr, e.subject.p, e.subject.n)
-    cdef uint64_t before = last_of_subject(s, e) if unlikely(again) else 0
-    cdef Outcome outcome = apply_entry(s, e, &why)
+    cdef Outcome outcome
+    if unlikely(e.next != NULL):
+        return store_batch(s, local, e)
+    outcome = store_entry(s, e, &why)
     if unlikely(outcome != MSG_STORED):
         tell_refused(s, local, e.trace, &e.reply, &why, TOLD, 0)
-        return outcome
-    if unlikely(e.rollup != NO_ROLLUP or e.ended.n) and s.rollups_from:
-        report_shortage(local.ps)
-        s.arm_expiry(next_rollup(s))
+    else:
+        finish_entry(s, local, e, s.store.last_seq)
+    return outcome
+
+
+cdef Outcome store_batch(StreamCore s, Local *local, StreamEntry *first) noexcept nogil:
+    """Store all entries of an atomic batch, and then do what follows from them. If one cannot be stored, none is."""
+    cdef Refusal why
+    cdef Outcome outcome
+    cdef uint64_t before = s.store.last_seq
+    cdef uint64_t seq = before
+    cdef StreamEntry *e = first
+    while e != NULL:
+        outcome = store_entry(s, e, &why)
+        if outcome != MSG_STORED:
+            tell_refused(s, local, e.trace, &e.reply, &why, TOLD, 0)
+            if s.store.last_seq > before:
+                take_back(s, local, before)
+            return outcome
+        e = e.next
+    e = first
+    while e != NULL:
+        seq += 1    # a batch has no gaps
+        finish_entry(s, local, e, seq)
+        e = e.next
+    return MSG_STORED
+
+
+cdef inline Outcome store_entry(StreamCore s, StreamEntry *e, Refusal *why) noexcept nogil:
+    """Store one entry, and note which message its republished copy names as the previous one."""
+    if s.tr != NULL and not e.no_interest and transform_matches(s.tr, e.subject.p, e.subject.n):
+        e.republish = True
+        e.before = last_of_subject(s, e)
+    return apply_entry(s, e, why)
+
+
+cdef inline void finish_entry(StreamCore s, Local *local, const StreamEntry *e, uint64_t seq) noexcept nogil:
+    """Do what follows from the entry stored as `seq`: rollups, timers, consumers, republishing, the answer."""
+    if unlikely(e.rollup != NO_ROLLUP or e.ended.n):
+        roll_up(s, e, seq)
+        if s.rollups_from:
+            report_shortage(local.ps)
+            s.arm_expiry(next_rollup(s))
     if not e.no_interest:
         arm_timers(s, local, e)
-        s.consumer_list.stored(local, s, s.store.last_seq, e.subject.p, <uint32_t> e.subject.n)
-    if unlikely(again):
-        republish(s, local, e, before)
-    answer(s, local, e)
-    return outcome
+        s.consumer_list.stored(local, s, seq, e.subject.p, <uint32_t> e.subject.n)
+    if unlikely(e.republish):
+        republish(s, local, e, seq)
+    answer(s, local, e, seq)
 
 
 # -- the stream changes: the same on each server -----------------------------------------------------------------------
 
 cdef inline Outcome apply_entry(StreamCore s, const StreamEntry *e, Refusal *why) noexcept nogil:
-    cdef Outcome outcome
     if unlikely(e.expected_id.n) and not check_last_id(s, &e.expected_id, why):
         return MSG_REFUSED
-    outcome = store_nothing(s, e, why) if e.no_interest else store_message(s, e, why)
-    if outcome == MSG_STORED and unlikely(e.rollup != NO_ROLLUP or e.ended.n):
-        roll_up(s, e)
-    return outcome
+    return store_nothing(s, e, why) if e.no_interest else store_message(s, e, why)
 
 
 cdef inline Outcome store_message(StreamCore s, const StreamEntry *e, Refusal *why) noexcept nogil:
@@ -191,15 +214,15 @@ cdef inline void arm_timers(StreamCore s, Local *local, const StreamEntry *e) no
         arm_schedules(s)
 
 
-cdef inline void answer(StreamCore s, Local *local, const StreamEntry *e) noexcept nogil:
+cdef inline void answer(StreamCore s, Local *local, const StreamEntry *e, uint64_t seq) noexcept nogil:
     if e.part == ALONE and e.value.n == 0:
-        respond_ack(s, local, &e.reply, s.store.last_seq)
+        respond_ack(s, local, &e.reply, seq)
     elif e.part == ALONE:
-        respond_counted(s, local, &e.reply, s.store.last_seq, &e.value)
+        respond_counted(s, local, &e.reply, seq, &e.value)
     elif e.part == OF_FAST:
-        fast_batch_stored(s, local, e)
+        fast_batch_stored(s, local, e, seq)
     elif e.part == ENDS_ATOMIC and not s.cfg.no_ack:
-        send_batch_ack(s, local, &e.reply, s.store.last_seq, e.batch.p, e.batch.n, e.batch_n, False)
+        send_batch_ack(s, local, &e.reply, seq, e.batch.p, e.batch.n, e.batch_n, False)
 
 
 cdef uint64_t last_of_subject(StreamCore s, const StreamEntry *e) noexcept nogil:
@@ -210,8 +233,8 @@ cdef uint64_t last_of_subject(StreamCore s, const StreamEntry *e) noexcept nogil
     return sm.seq
 
 
-cdef void republish(StreamCore s, Local *local, const StreamEntry *e, uint64_t before) noexcept nogil:
-    """Publish a copy of a stored message. before: the sequence of the subject's previous message, 0 for none."""
+cdef void republish(StreamCore s, Local *local, const StreamEntry *e, uint64_t seq) noexcept nogil:
+    """Publish a copy of the message stored as `seq`."""
     cdef char[SUBJECT_ROOM] few
     cdef char *to = few
     cdef size_t n = transform_apply(s.tr, e.subject.p, e.subject.n, &local.ps.rng, True, few, SUBJECT_ROOM)
@@ -222,13 +245,13 @@ cdef void republish(StreamCore s, Local *local, const StreamEntry *e, uint64_t b
             return
         n = transform_apply(s.tr, e.subject.p, e.subject.n, &local.ps.rng, True, to, n)
     if is_valid_literal_subject(to, n):
-        republish_to(s, local, e, to, n, before)
+        republish_to(s, local, e, to, n, seq)
     if to != few:
         free(to)
 
 
 cdef void republish_to(
-    StreamCore s, Local *local, const StreamEntry *e, const char *to, size_t n, uint64_t before
+    StreamCore s, Local *local, const StreamEntry *e, const char *to, size_t n, uint64_t seq
 ) noexcept nogil:
     """Publish to `to`, with the message's stream, subject, sequence and time in the header."""
     cdef char[40] when
@@ -239,9 +262,9 @@ cdef void republish_to(
         return
     at = with_header(hdr, e.hdr, e.hdr_n, b"Nats-Stream", s.name_p, s.name_n)
     at = with_header(hdr, hdr, at, b"Nats-Subject", e.subject.p, e.subject.n)
-    at = with_number_header(hdr, hdr, at, b"Nats-Sequence", s.store.last_seq)
-    at = with_header(hdr, hdr, at, b"Nats-Time-Stamp", when, put_time(when, s.store.last_ts))
-    at = with_number_header(hdr, hdr, at, b"Nats-Last-Sequence", before)
+    at = with_number_header(hdr, hdr, at, b"Nats-Sequence", seq)
+    at = with_header(hdr, hdr, at, b"Nats-Time-Stamp", when, put_time(when, e.ts))
+    at = with_number_header(hdr, hdr, at, b"Nats-Last-Sequence", e.before)
     if s.cfg.republish_headers_only:
         at = with_number_header(hdr, hdr, at, b"Nats-Msg-Size", e.n)
     publish_later(local, s, to, n, hdr, at, e.msg, 0 if s.cfg.republish_headers_only else e.n, False)
