@@ -19,8 +19,9 @@ from gnats.jetstream.state.entry cimport Outcome
 from gnats.jetstream.state.streamcore cimport StreamCore
 
 
-# Check a message in no batch. Returns MSG_STORED when it may be stored; MSG_DUPLICATE when its id was stored with sequence
-# r.last, or is in flight (r.last 0); MSG_REFUSED with the reason in r; MSG_UNHEARD when the stream is not open.
+# Check a message in no batch. Returns MSG_STORED when it may be stored; MSG_DUPLICATE when its id was stored with
+# sequence r.last, or is in flight (r.last 0); MSG_REFUSED with the reason in r; MSG_UNHEARD when the stream is not
+# open.
 cdef Outcome check_message(StreamCore s, Inbound *m, Refusal *r) noexcept nogil
 # Check a message in an atomic or a fast batch, behind check_admission(). The same, but for MSG_UNHEARD.
 cdef Outcome check_ahead(StreamCore s, Inbound *m, const InFlight *f, Refusal *r) noexcept nogil

@@ -1,6 +1,6 @@
 """Check whether a message may be stored; see checks.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from gnats.core.runtime.slice cimport Slice

@@ -1,5 +1,4 @@
 """Make entries of checked messages; see entries.pxd."""
-from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy

@@ -1,5 +1,4 @@
 """Rollups; see rollups.pxd."""
-from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
