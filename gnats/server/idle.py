@@ -35,8 +35,8 @@ PATIENCE = 8.0
 """Seconds that a server may take to come to rest, in real time; five times as many under a sanitizer."""
 WORK = 4.0
 """Seconds of CPU that it may use until it rests; five times as many under a sanitizer."""
-WAKEUPS_PER_SECOND = 40
-"""Wake-ups of a resting thread that are allowed: for timers of clients, of JetStream and of profiles."""
+WAKEUPS_PER_SECOND = 25
+"""Wake-ups of a resting thread that are allowed: timers of clients and of JetStream cause them."""
 KEPT_MEMORY = 1 << 30
 """Bytes by which a process's anonymous memory may have grown since the server was ready."""
 KEPT_MEMORY_EMBEDDED = 256 << 20
