@@ -175,7 +175,7 @@ TABLE = {
         HasInterest=Sublist.has_interest Insert=Sublist.insert IsValidSubject Match=Sublist.match
         matchLevel=match_locked NumInterest RegisterNotification=notifications.register_notification
         Remove=Sublist.remove RemoveBatch ReverseMatch Stats=Sublist.stats subjectIsSubsetMatch
-        SubjectsCollide UpdateRemoteQSub=update_remote_qsub""",
+        SubjectsCollide UpdateRemoteQSub=Sublist.update_remote_qsub""",
     "sysmem/mem_linux.go": "Memory=_memory_available",
     "thw/thw.go": """Add=wheel_add Decode=wheel_decode Encode=wheel_encode ExpireTasks=wheel_take
         Remove=wheel_remove""",

@@ -401,6 +401,8 @@ def subscribing(stage: Stage) -> None:
     a.publish(f"in.{name}.x", b"", f"reply.{name}.{'r' * 40}")
     limited.fence()
     limited.publish(f"reply.{name}.{'r' * 40}", b"yes")
+    a.send(f"SUB {name}..x 99\r\n".encode())
+    a.ask(f"{name}.{'nobody' * 60}")
     for sid in range(60, 80):
         b.send(b"UNSUB %d 3\r\nUNSUB %d\r\n" % (sid, sid))
     for one in (a, b, e, limited):

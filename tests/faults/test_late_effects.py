@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from support.failing_server import Call, Failing, build
 from support.servers import Kind, Server, selected, until
+from support.wire import header
 
 import gnats
 
 from .scenes import SYSTEM
-from .stage import Peer, Stage, closing, header
+from .stage import Peer, Stage, closing
 
 pytestmark = [
     pytest.mark.timeout(120),

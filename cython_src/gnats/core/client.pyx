@@ -509,7 +509,9 @@ cdef class Client(Subscriber):
             send_err(self, b"maximum subscriptions exceeded")
             return go_on(self)
         if subtable_find(&self.subs, sid.p, sid.n) == NULL:
-            if add_sub(self, args[0].p, args[0].n, queue.p, queue.n, sid.p, sid.n, &error) == NULL:
+            if add_sub(
+                self, <Account> self.account, args[0].p, args[0].n, queue.p, queue.n, sid.p, sid.n, &error
+            ) == NULL:
                 if error == 0:
                     self.out_of_memory(READ_ERROR)
                     return PARSE_CLOSED

@@ -60,8 +60,8 @@ cdef class InternalSubscriber(Subscriber):
         if subtable_find(&self.subs, PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid)) != NULL:
             raise ValueError(f"sid {sid!r} is in use")
         s = add_sub(
-            self, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(q), PyBytes_GET_SIZE(q),
-            PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid), &error)
+            self, <Account> self.account, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject),
+            PyBytes_AS_STRING(q), PyBytes_GET_SIZE(q), PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid), &error)
         if s == NULL:
             raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
 

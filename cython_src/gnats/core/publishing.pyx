@@ -12,6 +12,7 @@ from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.encode cimport (
     Frame,
     Frames,
+    frame_address,
     frame_for,
     frame_size,
     frames_begin,
@@ -211,8 +212,9 @@ cdef void send_status(Subscriber c, const Subscription *s, const Slice *subject,
     m.subject = subject[0]
     message_set_data(&m, status, n, n, sizes)
     frames_begin(&frames)
-    frame = frame_for(&m, &frames, c.form, sub_sid(s), s.sid_len)
+    frame = frame_for(&m, &frames, c.form)
     if frame != NULL:
+        frame_address(frame, sub_sid(s), s.sid_len)
         line = <char *> malloc(frame_size(frame))
     if line == NULL:
         c.out_of_memory(READ_ERROR)

@@ -27,7 +27,7 @@ cdef enum Form:
 
 # The bytes of a message on the wire: pre, part, mid, pay, and a CR LF when tail_n is 2.
 cdef struct Frame:
-    const char *pre
+    const char *pre      # NULL until encoded
     size_t pre_n
     Slice part           # of the destination at hand; its delivery sets it
     const char *mid
@@ -43,7 +43,6 @@ cdef struct Frame:
 # A message in all forms.
 cdef struct Frames:
     Frame at[FORMS]
-    uint8_t made         # bit i: at[i] is encoded
     uint8_t held         # bit i: at[i].block is a reference of ours
     # NULL, or the frames of another message, of which this one differs in its subject only: these take over the rest
     Frames *like
@@ -51,13 +50,16 @@ cdef struct Frames:
 
 
 cdef inline void frames_begin(Frames *f) noexcept nogil:
-    f.made = f.held = 0
+    cdef uint32_t i
+    for i in range(FORMS):
+        f.at[i].pre = NULL
+    f.held = 0
     f.like = NULL
 
 
 cdef inline void frames_begin_like(Frames *f, Frames *like, const Message *m) noexcept nogil:
     """Begin the frames of a message that is `m`, whose frames `like` are, under another subject."""
-    f.made = f.held = 0
+    frames_begin(f)
     f.like = like
     f.like_message = m
 
@@ -71,12 +73,12 @@ cdef inline void frames_end(Frames *f) noexcept nogil:
 cdef void frames_drop_blocks(Frames *f) noexcept nogil
 
 
-# Encode a message in a form, all but `part`, and set the form's bit in `made`; without memory do neither. The frame is
+# Encode a message into one of its frames, all but `part`. Without memory the frame's `pre` stays NULL. The frame is
 # good until this poller encodes the next message: one in frames like others leaves those alone. The "PUB" at m.line may
 # be overwritten with "MSG".
-cdef void encode_msg(const Message *m, Frames *frames, uint32_t form) noexcept nogil
+cdef void encode_msg(const Message *m, Frames *frames, Frame *f) noexcept nogil
 # Put the payload into a block that the queues of further destinations refer to. Without memory each gets a copy.
-cdef void share_payload(Frames *frames, uint32_t form) noexcept nogil
+cdef void share_payload(Frames *frames, Frame *f) noexcept nogil
 
 
 cdef inline bint worth_sharing(const Frame *f) noexcept nogil:
@@ -84,23 +86,24 @@ cdef inline bint worth_sharing(const Frame *f) noexcept nogil:
     return f.pay_n >= REFER_FROM and f.block == NULL
 
 
-cdef inline Frame *frame_for(
-    const Message *m, Frames *frames, uint32_t form, const char *part, size_t n
-) noexcept nogil:
-    """Return a message in a form, addressed to one more destination; NULL when out of memory."""
-    cdef Frame *f
-    if form == FORM_HMSG and m.hdr == 0:
-        form = FORM_MSG
-    f = &frames.at[form]
-    if not frames.made >> form & 1:
-        encode_msg(m, frames, form)
-        if unlikely(not frames.made >> form & 1):
+cdef inline Frame *frame_for(const Message *m, Frames *frames, uint32_t form) noexcept nogil:
+    """Return the frame for one more destination, which has to set its `part`; NULL when out of memory."""
+    cdef Frame *f = frames.at
+    if m.hdr != 0 or form > FORM_HMSG:   # without a header, HMSG is MSG
+        f = &frames.at[form]
+    if f.pre == NULL:
+        encode_msg(m, frames, f)
+        if unlikely(f.pre == NULL):
             return NULL
     elif unlikely(worth_sharing(f)):
-        share_payload(frames, form)
+        share_payload(frames, f)
+    return f
+
+
+cdef inline void frame_address(Frame *f, const char *part, size_t n) noexcept nogil:
+    """Set the part that is the destination's own."""
     f.part.p = <char *> part
     f.part.n = n
-    return f
 
 
 cdef inline size_t frame_size(const Frame *f) noexcept nogil:

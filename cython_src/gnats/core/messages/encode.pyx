@@ -17,19 +17,19 @@ from gnats.core.net.outbound cimport (
 from gnats.core.net.pollstate cimport Scratch
 from gnats.core.net.shared cimport shared_drop, shared_hold, shared_new
 from gnats.core.runtime.slice cimport Slice
-from gnats.includes.atomics cimport store64, unlikely
+from gnats.includes.atomics cimport likely, store64, unlikely
 from gnats.includes.layout cimport static_assert
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 
 
-# Frames.made and .held have a bit for each form.
+# Frames.held has a bit for each form.
 static_assert(FORMS <= 8 * sizeof(uint8_t))
 
 
 # A new form has a number in Form, and a place in each of these functions: put_pre and put_mid write its line before and
-# behind the part that each destination has of its own, line_room() has room for both, and encode_msg says whether the
-# header is left out and whether a line that came in can be sent on as it is. The delivery to a connection of the form
-# gives the part to frame_for().
+# behind the part that each destination has of its own, line_room() has room for both, encode_msg says whether a
+# line that came in can be sent on as it is, and encode_line whether the header is left out. The delivery to such a
+# connection gives the part to frame_address().
 
 cdef inline size_t line_room(const Message *m, const Slice *shown) noexcept nogil:
     """Return the bytes of the longest line of any form, without `part`."""
@@ -56,19 +56,26 @@ cdef inline char *put_mid(char *p, const Message *m, size_t size, bint header) n
     return put_text(p, b"\r\n")
 
 
-cdef void encode_msg(const Message *m, Frames *frames, uint32_t form) noexcept nogil:
-    cdef Frame *frame = &frames.at[form]
-    cdef bint header = m.hdr != 0 and form == FORM_HMSG
-    cdef bint bare = m.hdr != 0 and form == FORM_MSG
-    if unlikely(frames.like != NULL):
-        encode_like(m, frames, form, header)
-        return
-    if m.line != NULL and not bare:
-        reuse_line(m, frame, header)
-    elif unlikely(not write_line(m, frame, form, header, m.hdr if bare else 0)):
+cdef void encode_msg(const Message *m, Frames *frames, Frame *f) noexcept nogil:
+    cdef bint header = m.hdr != 0
+    cdef uint32_t whole = FORM_HMSG if header else FORM_MSG
+    if likely(m.line != NULL and f == &frames.at[whole] and frames.like == NULL):
+        reuse_line(m, f, header)
+    elif unlikely(frames.like != NULL):
+        encode_like(m, frames, f)
+    else:
+        encode_line(m, frames, f)
+
+
+cdef inline uint32_t form_of(const Frames *frames, const Frame *f) noexcept nogil:
+    return <uint32_t> (f - &frames.at[0])
+
+
+cdef void encode_line(const Message *m, Frames *frames, Frame *frame) noexcept nogil:
+    cdef uint32_t form = form_of(frames, frame)
+    if not write_line(m, frame, form, form == FORM_HMSG, m.hdr if form == FORM_MSG else 0):
         return
     frame.block = NULL
-    frames.made |= <uint8_t> (1 << form)
     # Not for a short payload that came in parts: its chunks take more memory than its copy, uncounted. Not for one
     # whose header is left out: the header would be kept in memory, uncounted.
     if (
@@ -93,15 +100,16 @@ cdef inline void reuse_line(const Message *m, Frame *frame, bint header) noexcep
     frame.mid_n = 0
     frame.pay = rest.p - strlen(b" ")   # single blanks separate the words: the one before this follows `part`
     frame.pay_n = m.data + m.n + strlen(b"\r\n") - frame.pay
-    frame.hdr = m.hdr if header else 0
+    frame.hdr = m.hdr
     frame.size = m.n
     frame.tail_n = 0
+    frame.block = NULL
 
 
-cdef void encode_like(const Message *m, Frames *frames, uint32_t form, bint header) noexcept nogil:
+cdef void encode_like(const Message *m, Frames *frames, Frame *frame) noexcept nogil:
     """Encode another message in its frames, and write a line of its own before what those have of the rest."""
-    cdef Frame *frame = &frames.at[form]
-    cdef const Frame *like = frame_for(frames.like_message, frames.like, form, NULL, 0)
+    cdef uint32_t form = form_of(frames, frame)
+    cdef const Frame *like = frame_for(frames.like_message, frames.like, form)
     cdef Slice shown = message_shown(m)
     cdef char *p = NULL
     if like != NULL:
@@ -110,8 +118,7 @@ cdef void encode_like(const Message *m, Frames *frames, uint32_t form, bint head
         return
     frame[0] = like[0]   # and its block, which lives as long as `frames.like`
     frame.pre = p
-    frame.pre_n = put_pre(p, &shown, header) - p
-    frames.made |= <uint8_t> (1 << form)
+    frame.pre_n = put_pre(p, &shown, form == FORM_HMSG) - p
 
 
 cdef char *scratch_room(Scratch *s, size_t n) noexcept nogil:
@@ -144,15 +151,14 @@ cdef bint write_line(const Message *m, Frame *frame, uint32_t form, bint header,
     return True
 
 
-cdef void share_payload(Frames *frames, uint32_t form) noexcept nogil:
-    cdef Frame *frame = &frames.at[form]
+cdef void share_payload(Frames *frames, Frame *frame) noexcept nogil:
     cdef size_t n = frame.pay_n + frame.tail_n
     if n != <uint32_t> n:
         return   # more than a chunk counts
     frame.block = shared_new(n)
     if frame.block == NULL:
         return
-    frames.held |= <uint8_t> (1 << form)
+    frames.held |= <uint8_t> (1 << form_of(frames, frame))
     memcpy(frame.block.data, frame.pay, frame.pay_n)
     if frame.tail_n:
         put_text(frame.block.data + frame.pay_n, b"\r\n")

@@ -11,6 +11,7 @@ from gnats.core.accounts.subscriptions cimport unsubscribe
 from gnats.core.messages.encode cimport (
     Frame,
     Frames,
+    frame_address,
     frame_for,
     frames_begin,
     frames_begin_like,
@@ -246,10 +247,11 @@ cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept 
         return EGRESS_OK if deliver_internal(m, s) else EGRESS_CLIENT_CLOSED
     if unlikely(is_denied(m, s)):
         return EGRESS_SUB_DENY
-    frame = frame_for(m, frames, load8(&(<Subscriber> s.client).form), sub_sid(s), s.sid_len)
+    frame = frame_for(m, frames, load8(&(<Subscriber> s.client).form))
     if unlikely(frame == NULL):
         (<Connection> m.origin).out_of_memory(WRITE_ERROR)
         return EGRESS_CLIENT_CLOSED
+    frame_address(frame, sub_sid(s), s.sid_len)
     if (<Subscriber> s.client).ps != m.ps:
         return deliver_remote(<Subscriber> s.client, m, s, frame)
     if m.ps.solo:
