@@ -231,6 +231,10 @@ cdef void suppress_deletion(ConsumerState o, int64_t now) noexcept nogil:
     o.waiting.last = now
     if o.inactive_at:
         o.inactive_at = time_after(now, o.cfg.inactive)
+        if o.armed == 0 or o.inactive_at < o.armed:
+            # It waited for a longer ack wait.
+            o.armed = o.inactive_at
+            o.engine.arm(&o.timer, o.inactive_at)
 
 
 cdef void wake(ConsumerState o, PollState *ps) noexcept nogil:
