@@ -17,7 +17,10 @@ from gnats.options.options import Options
 from gnats.server.server import Server
 
 if TYPE_CHECKING:
+    from gnats.jetstream.engine.engine import Engine
     from gnats.log.logger import Logger
+    from gnats.runtime.pollers import Pollers
+    from gnats.server.idle import Footprint
 
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 30.0
@@ -51,11 +54,36 @@ class ServerThread:
         self._loop_factory = loop_factory
         self._started: Future[tuple[Server, asyncio.AbstractEventLoop]] = Future()
         self._thread = threading.Thread(target=self._run, name="gnats-server", daemon=True)
+        self._pollers: Pollers | None = None
+        self._port = 0
+        self.before: Footprint | None = None
+        """With `checks_rest`, from the start to the end: what the process had before its servers started."""
 
     def start(self) -> None:
         """Start the server; return when it accepts connections. Raises OptionError and ServerError."""
-        self._thread.start()
-        self._started.result(START_TIMEOUT)
+        if self.checks_rest:
+            from gnats.server.idle import Footprint
+
+            self.before = Footprint.begin()
+        try:
+            self._thread.start()
+            server, _ = self._started.result(START_TIMEOUT)
+        except BaseException:
+            self._end()
+            raise
+        self._pollers, self._port = server.pollers, server.port
+
+    def wait_for_rest(self, *engines: "Engine") -> None:
+        """Return when the server rests, and engines that were made outside it.
+
+        Raises gnats.server.idle.NotAtRest.
+        """
+        from gnats.server.idle import EmbeddedServer, wait_for_rest
+
+        server, native_id = self.server, self._thread.native_id
+        assert native_id is not None
+        if server.pollers:
+            wait_for_rest(EmbeddedServer(server, native_id, *engines, before=self.before))
 
     def stop(self) -> None:
         """Shut the server down and wait for its thread. Idempotent.
@@ -66,30 +94,35 @@ class ServerThread:
         self._stop(self.checks_rest)
 
     def _stop(self, check: bool) -> None:
-        if not self._thread.is_alive():
+        if self._pollers is None:  # it was never started, has failed to start, or has been stopped
+            if self._thread.ident:
+                self._thread.join(STOP_TIMEOUT)
             return
-        if self._started.exception(START_TIMEOUT) is not None:
-            self._thread.join(STOP_TIMEOUT)
-            return
-        server, loop = self._started.result()
-        pollers = server.pollers
-        port = server.port
+        _, loop = self._started.result()
         try:
-            if check and pollers:
-                from gnats.server.idle import EmbeddedServer, wait_for_rest
-
-                assert self._thread.native_id is not None
-                wait_for_rest(EmbeddedServer(server, self._thread.native_id))
+            if check and self._thread.is_alive():
+                self.wait_for_rest()
         finally:
             with suppress(RuntimeError):  # the loop is closed: the server shut down by itself
-                loop.call_soon_threadsafe(server.begin_shutdown)
+                loop.call_soon_threadsafe(self.server.begin_shutdown)
             self._thread.join(STOP_TIMEOUT)
+            pollers, self._pollers = self._pollers, None
+            if self.before:
+                self.before.allow(self.server.js_engine)
+            before = self._end()
         if self._thread.is_alive():
             raise TimeoutError(f"the server's thread still runs {STOP_TIMEOUT} s after its shutdown")
-        if check and pollers:
-            from gnats.server.idle import require_closed
+        if check:
+            from gnats.server.idle import require_closed, require_nothing_left
 
-            require_closed(port, pollers)
+            require_closed(self._port, pollers)
+            if before:
+                require_nothing_left(before)
+
+    def _end(self) -> "Footprint | None":
+        """Return what the process had before its servers started, if the last one has ended."""
+        before, self.before = self.before, None
+        return before if before and before.end() else None
 
     def __enter__(self) -> Self:
         self.start()

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from gnats.server.idle import NotAtRest, ServerProcess, wait_for_rest
+
 HELLO = '{"verbose":false,"pedantic":false,"headers":true,"no_responders":true'
 BCRYPT = "$2b$11$nbgo3R7agn8stvWkjaMBKuUb/iFqyVPnRFp2Tt/SIcP9RUo/T8Lwm"  # of "secret"
 CONFIG = """
@@ -90,7 +92,7 @@ class Way:
 
 @contextmanager
 def running(way: Way) -> Iterator[tuple[int, int]]:
-    """Run a server; yield its port and process id."""
+    """Run a server; yield its port and process id. At the end gnats must rest (NotAtRest)."""
     with tempfile.TemporaryDirectory() as where, socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         taken.close()
@@ -115,7 +117,10 @@ def running(way: Way) -> Iterator[tuple[int, int]]:
                     if process.poll() is not None:
                         raise SystemExit((Path(where) / "log").read_text()) from None
                     time.sleep(0.05)
+            at_start = ServerProcess(process.pid)
             yield port, process.pid
+            if way.threads is not None:
+                wait_for_rest(at_start)
         finally:
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -337,6 +342,8 @@ def main() -> None:
                     print(measure(way, name, args.seconds), flush=True)
                 except OSError as exc:
                     print(f"{way.label:22} {name:20} no answer: {exc}", flush=True)
+                except NotAtRest as fault:
+                    print(f"{way.label:22} {name:20} {fault}", flush=True)
 
 
 if __name__ == "__main__":

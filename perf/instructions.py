@@ -18,6 +18,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnats.server.idle import ServerProcess, wait_for_rest
+
 FEW, MANY = 5_000, 45_000
 BATCH = 500  # messages written at once; the next ones follow the answers
 TIMEOUT = 300.0  # seconds; with valgrind a server is fifty times slower
@@ -105,7 +107,10 @@ def prepare(stack: ExitStack, port: int, scenario: Scenario) -> Client:
 
 
 def run(build: Path, scenario: Scenario, messages: int) -> int:
-    """Run a server under valgrind, publish `messages`; return all its instructions."""
+    """Run a server under valgrind, publish `messages`; return all its instructions.
+
+    Raises NotAtRest.
+    """
     with tempfile.TemporaryDirectory() as where, ExitStack() as stack:
         config = Path(where) / "server.conf"
         config.write_text(
@@ -125,11 +130,13 @@ def run(build: Path, scenario: Scenario, messages: int) -> int:
         )
         try:
             port = wait_for_port(server, Path(where))
+            at_start = ServerProcess(server.pid)
             publisher = prepare(stack, port, scenario)
             batch = scenario.message() * BATCH
             for _ in range(messages // BATCH):
                 publisher.send(batch)
                 publisher.fence()
+            wait_for_rest(at_start)
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait(TIMEOUT)

@@ -52,14 +52,13 @@ def stored(client: Streams) -> dict[str, int]:
 def measure(kind: Kind, folder: Path, *, messages: int, size: int, subjects: int, rounds: int) -> Result:
     """Fill a stream, and restart the server. Raises RuntimeError when something is missing afterwards."""
     server, _ = start(kind, folder)
-    with Streams(server.target) as client:
+    with server, Streams(server.target) as client:
         create(client, "file", duplicate_window=SECOND)
         while messages > (done := stored(client)["messages"]):
             count = min(AT_ONCE, messages - done)
             client.publish("s.a", count, size=size, window=WINDOW, subjects=subjects, timeout=600)
             print(f"{kind.label}: {done + count:,} messages", end="\r", flush=True)
         state = stored(client)
-    server.stop()
     seconds: dict[bool, list[float]] = {True: [], False: []}
     for index in (True, False):
         for _ in range(rounds):
@@ -68,9 +67,8 @@ def measure(kind: Kind, folder: Path, *, messages: int, size: int, subjects: int
                     path.unlink()
             server, elapsed = start(kind, folder)
             seconds[index].append(elapsed)
-            with Streams(server.target) as client:
+            with server, Streams(server.target) as client:
                 found = stored(client)
-            server.stop()
             if found != state:
                 raise RuntimeError(f"{kind.label} had {state}, and now {found}")
     return Result(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 from hypothesis import settings
@@ -22,7 +23,8 @@ from support.servers import REFERENCE, Kind, Server, selected
 
 from gnats import Server as Embedded
 from gnats.go.text import SECOND
-from gnats.server.idle import wait_for_rest_in_loop
+from gnats.runtime.pollers import Pollers
+from gnats.server.idle import Footprint, require_closed, require_nothing_left, wait_for_rest_in_loop
 from gnats.testing import ServerThread
 
 settings.register_profile("gnats", parent=settings(), deadline=None)  # a busy machine must not fail a test
@@ -90,18 +92,41 @@ def clock() -> Iterator[HeldClock]:
 
 @pytest.fixture(scope="session", autouse=True)
 def rest() -> Iterator[None]:
-    """Require (NotAtRest) that a server in the test's own process comes to rest before it is stopped."""
-    leave = Embedded.__aexit__
+    """Require (NotAtRest) that a server in the test's own process comes to rest before it is stopped.
+
+    Afterwards it must have closed everything; also one that the test has shut down itself.
+    """
+    start, leave = Embedded.start, Embedded.__aexit__
+    started: WeakKeyDictionary[Embedded, tuple[Pollers, int, Footprint]] = WeakKeyDictionary()
+
+    async def enter(server: Embedded) -> Embedded:
+        before = Footprint.begin()
+        try:
+            await start(server)
+        except BaseException:
+            before.end()
+            raise
+        assert server.pollers
+        started[server] = server.pollers, server.port, before
+        return server
 
     async def rest_and_leave(server: Embedded, kind: Any, exc: Any, trace: Any) -> None:
+        pollers, port, before = started.pop(server)
         try:
             if kind is None and server.pollers:
-                await wait_for_rest_in_loop(server)
+                await wait_for_rest_in_loop(server, before)
         finally:
             await leave(server, kind, exc, trace)
+            before.allow(server.js_engine)
+            is_last = before.end()
+        if kind is None:
+            require_closed(port, pollers)
+            if is_last:
+                require_nothing_left(before)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ServerThread, "checks_rest", True)
+        patch.setattr(Embedded, "__aenter__", enter)
         patch.setattr(Embedded, "__aexit__", rest_and_leave)
         yield
 

@@ -48,16 +48,16 @@ TABLE = {
     "consumer.go": """jetstream/engine/jsonreq jetstream/engine/consumerbase jetstream/consumer/pending
         ackReply ackReplyInfo addConsumer=streams.Stream.apply_consumer assignNewPinId=assign_new_pin
         checkNewConsumerConfig=check_consumer_update checkPending checkStateForInterestStream
-        cleanupNoInterestMessages deleteConsumer deleteNotActive=ConsumerDelivery.delete_not_active
-        deliverMsg=ConsumerDelivery.deliver_msg didNotDeliver forceExpirePending
-        getNextMsg=ConsumerDelivery.gather hasMaxDeliveries loopAndGatherMsgs=ConsumerDelivery.gather
-        moveAckFloor needAck=ConsumerAcks.need_ack needFlowControl nextWaiting
-        numPending=ConsumerState.num_pending processAck processAckMsg processNak
-        processNextMsgRequest=ConsumerPull.process_next_msg_request processResetReq processTerm processWaiting
-        progressUpdate purge=ConsumerAcks.purge reconcileStateWithStream sampleAck
+        cleanupNoInterestMessages deleteConsumer deleteNotActive=consumertimers.delete_not_active
+        deliverMsg=consumerdelivery.deliver_msg didNotDeliver forceExpirePending
+        getNextMsg=consumerdelivery.gather hasMaxDeliveries loopAndGatherMsgs=consumerdelivery.gather
+        moveAckFloor needAck=removals.need_ack needFlowControl nextWaiting
+        numPending=consumerstate.num_pending processAck processAckMsg processNak
+        processNextMsgRequest=consumerpull.process_next_msg_request processResetReq processTerm processWaiting
+        progressUpdate purge=removals.purge reconcileStateWithStream sampleAck
         selectStartingSeqNo=select_starting_seq sendFlowControl sendIdleHeartbeat
         setConsumerConfigDefaults=consumer_rules.with_defaults setPinnedTimer trackPending=pending_track
-        updateAcks updateDelivered updateDeliveryInterest=ConsumerDelivery.update_delivery_interest
+        updateAcks updateDelivered updateDeliveryInterest=consumertimers.update_delivery_interest
         writeStoreState=Consumer.write""",
     "cron.go": "dayMatches parseCron",
     "dirstore.go": """load=DirStore.load Merge=DirStore.merge Pack=DirStore.pack save saveIfNewer
@@ -107,7 +107,7 @@ TABLE = {
         jsStreamSnapshotRequest=stream_requests._snapshot jsStreamUpdateRequest=stream_requests._update
         sendJetStreamAPIAuditAdvisory=api_audit""",
     "jetstream_batching.go": """jetstream/state/batchtable checkFlowControl=check_flow
-        checkMsgHeadersPreClusteredProposal=check_message commit=store_batch
+        checkMsgHeadersPreClusteredProposal=check_ahead commit=commit_batch
         fastBatchCommit=commit_fast_batch newAtomicBatch=find_or_begin newFastBatch=begin_fast_batch
         sendFlowControl=fastbatch.send_flow""",
     "jetstream_errors.go": "IsNatsErr",
@@ -176,7 +176,7 @@ TABLE = {
         HasInterest=Sublist.has_interest Insert=Sublist.insert IsValidSubject Match=Sublist.match
         matchLevel=match_locked NumInterest RegisterNotification=notifications.register_notification
         Remove=Sublist.remove RemoveBatch ReverseMatch Stats=Sublist.stats subjectIsSubsetMatch
-        SubjectsCollide UpdateRemoteQSub=update_remote_qsub""",
+        SubjectsCollide UpdateRemoteQSub=Sublist.update_remote_qsub""",
     "sysmem/mem_linux.go": "Memory=_memory_available",
     "thw/thw.go": """Add=wheel_add Decode=wheel_decode Encode=wheel_encode ExpireTasks=wheel_take
         Remove=wheel_remove""",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from gnats.accounts.account import Account
 from gnats.clock import Timer, call_later, time_ns
+from gnats.core.accounts.registry import AccountRegistry
 from gnats.core.routing.services import ExportedService, ImportedService
 from gnats.core.runtime.inbox import EV_LATENCY, EV_RESPONSES
 from gnats.core.runtime.quiesce import advance, passed
@@ -98,6 +99,8 @@ class Accounts(dict[str, Account]):
         self._server = _json(server_name)
         self._hash = server_hash(server_name).encode()
         self._removed: dict[str, Removed] = {}
+        self.registry = AccountRegistry()
+        """The same accounts, for the data plane."""
         self._looking: Timer | None = None
         self.no_events: Callable[[], bool] = lambda: True
         """Returns True if no event waits that may name an account. The server sets it; _let_go calls it
@@ -253,18 +256,21 @@ class Accounts(dict[str, Account]):
         """Return the account with a name: the present one, a removed one not freed yet, or a new one."""
         account = self.get(name)
         if account is None:
-            removed = self._removed.pop(name, None)
+            removed = self._removed.get(name)
             if removed:
                 account = removed.account
             else:
                 account = Account(name)
                 account.set_identity(_json(name), self._server, self._hash)
+            self.registry.add(text_bytes(name), account)
+            self._removed.pop(name, None)
             self[name] = account
         return account
 
     def _remove(self, name: str) -> None:
         """Remove an account from the registry and close its imports and exports; _let_go() frees it later."""
         account = self.pop(name)
+        self.registry.remove(text_bytes(name))
         services = list(account.services.values())
         account.set_mappings([])
         self._import(account, Party(name))
@@ -351,7 +357,6 @@ class Accounts(dict[str, Account]):
                 session.share_details()
         streams = {route.key: route for route in party.stream_imports}
         if streams.keys() != account.stream_imports:
-            account.stream_imports = set(streams)
             account.set_stream_imports(
                 [
                     (
@@ -368,6 +373,7 @@ class Accounts(dict[str, Account]):
             for session in account.clients.values():
                 if session.client:
                     session.client.renew_imports()
+            account.stream_imports = set(streams)  # last: without memory, the next reload does it all again
 
     # -- responses -------------------------------------------------------------------------------------------
 

@@ -9,17 +9,21 @@ may not let it run.
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import gc
 import os
+import re
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
+    from gnats.jetstream.engine.engine import Engine
     from gnats.runtime.pollers import Pollers
     from gnats.server.server import Server
 
@@ -35,11 +39,15 @@ WAKEUPS_PER_SECOND = 25
 """Wake-ups of a resting thread that are allowed: timers of clients and of JetStream cause them."""
 KEPT_MEMORY = 1 << 30
 """Bytes by which a process's anonymous memory may have grown since the server was ready."""
+KEPT_MEMORY_EMBEDDED = 256 << 20
+"""Bytes by which it may have grown when the servers in it have ended: a test keeps things of its own."""
 
 _CALLS = {0: "read", 1: "write", 46: "sendmsg", 202: "futex", 230: "clock_nanosleep", 232: "epoll_wait"}
 _CALLS[281] = "epoll_pwait"  # numbers of x86-64; other calls are shown by number
 _ESTABLISHED, _SYN_RECEIVED, _LISTEN = "01", "03", "0A"
 _LIVE = (_ESTABLISHED, _SYN_RECEIVED, _LISTEN)
+_STORED = re.compile(r"\.(blk|db|dat|inf|idx|fss)( \(deleted\))?$")
+"""Matches the names of files that stores keep open."""
 
 
 class NotAtRest(AssertionError):
@@ -138,31 +146,88 @@ class ServerProcess:
         return _calls(self.pid, list(sample_threads(self.pid)))
 
 
-class EmbeddedServer:
-    """A server in this process. `loop_thread` is the kernel's id of the thread of its loop."""
+class Footprint:
+    """What this process has before its servers start: descriptors, threads, memory.
 
-    def __init__(self, server: Server, loop_thread: int) -> None:
+    Servers may run at the same time: all of them compare with the state before the first one started.
+    """
+
+    _running: ClassVar[int] = 0
+    _first: ClassVar[Footprint | None] = None
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self) -> None:
+        self.descriptors = descriptors("self")
+        self.threads = sample_threads("self").keys()
+        self.memory = own_memory("self")
+
+    def allow(self, engine: Engine | None) -> None:
+        """Expect that this engine's timer is still open when the servers have ended.
+
+        An engine closes it when it is freed, and a test may keep the engine, or the server that has it.
+        """
+        if engine:
+            self.descriptors[engine.fileno()] = str(Path(f"/proc/self/fd/{engine.fileno()}").readlink())
+
+    @classmethod
+    def begin(cls) -> Footprint:
+        """Note that a server is about to start. Call end() when it has ended, or has failed to start."""
+        with cls._lock:
+            if cls._first is None:
+                cls._first = cls()
+            cls._running += 1
+            return cls._first
+
+    @classmethod
+    def end(cls) -> bool:
+        """Note that a server has ended; return whether it was the last one."""
+        with cls._lock:
+            cls._running -= 1
+            if cls._running:
+                return False
+            cls._first = None
+            return True
+
+
+class EmbeddedServer:
+    """A running server in this process. `loop_thread` is the kernel's id of the thread of its loop.
+
+    `engines` are engines that were made outside the server. With `before`, all new threads must rest.
+    """
+
+    def __init__(
+        self, server: Server, loop_thread: int, *engines: Engine, before: Footprint | None = None
+    ) -> None:
         assert server.pollers is not None, "the server does not run"
         self._server = server
+        self._engines = engines
         self._pollers = server.pollers
+        self._before = before
+        self._ports = {server.port, server.monitor_port}
         self._threads = {loop_thread, *self._pollers.native_ids}
-        self.asking = loop_thread if loop_thread == threading.get_native_id() else 0
+        self.asking = threading.get_native_id()
 
     def sample(self) -> Sample:
-        threads = {tid: each for tid, each in sample_threads("self").items() if tid in self._threads}
+        threads = {tid: each for tid, each in sample_threads("self").items() if self._is_watched(tid)}
         now = Sample(time.monotonic(), threads)
         for index, poller in enumerate(self._pollers.all):
             name = f"poller {index}"
             now.wakeups[name] = poller.stats()["wakeups"]
             now.overdue += _late(name, poller.state_now())
-        if self._server.js_engine:
-            now.overdue += _late("JetStream", self._server.js_engine.stats())
+        for engine in filter(None, (self._server.js_engine, *self._engines)):
+            now.overdue += _late("JetStream", engine.stats())
         if pending := self._pollers.pending_events:
             now.kept.append(f"{pending} events wait for the control plane")
+        if self._before:
+            now.kept += kept_descriptors("self", self._before.descriptors, self._ports)
         return now
 
+    def _is_watched(self, tid: int) -> bool:
+        is_new = self._before is not None and tid not in self._before.threads and tid != self.asking
+        return is_new or tid in self._threads
+
     def what_it_does(self) -> list[str]:
-        return _calls("self", sorted(self._threads))
+        return _calls("self", sorted(filter(self._is_watched, sample_threads("self"))))
 
 
 Watched = ServerProcess | EmbeddedServer
@@ -190,9 +255,9 @@ def wait_for_rest(server: Watched) -> None:
         time.sleep(seconds)
 
 
-async def wait_for_rest_in_loop(server: Server) -> None:
+async def wait_for_rest_in_loop(server: Server, before: Footprint | None = None) -> None:
     """Wait as wait_for_rest(), in the server's loop; other tasks must not keep the loop busy."""
-    for seconds in _windows(EmbeddedServer(server, threading.get_native_id())):
+    for seconds in _windows(EmbeddedServer(server, threading.get_native_id(), before=before)):
         await asyncio.sleep(seconds)
 
 
@@ -207,6 +272,53 @@ def require_closed(port: int, pollers: Pollers) -> None:
         for fd, target in descriptors("self").items()
         if target.startswith("socket:[") and _local_port(fd) == port
     ]
+    _require_nothing(kept + _running(pollers.native_ids))
+
+
+def require_nothing_left(before: Footprint) -> None:
+    """Raise NotAtRest for what this process has more than before its servers, which have all ended.
+
+    These are timers, eventfds, epoll sets, files of stores, and memory. A test's own count as well: it must
+    close them before its server ends, or make them before it starts one. No server makes a pipe.
+    """
+    now = descriptors("self")
+    kept = [
+        f"it has {count} more of {kind} than before"
+        for kind, count in (Counter(_kinds(now)) - Counter(_kinds(before.descriptors))).items()
+        if kind != "pipe"
+    ]
+    kept += [
+        f"descriptor {fd} is of {target}"
+        for fd, target in now.items()
+        if before.descriptors.get(fd) != target and _STORED.search(target)
+    ]
+    if _growth(before) > KEPT_MEMORY_EMBEDDED:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)  # what the process has freed is not a leak
+        if (more := _growth(before)) > KEPT_MEMORY_EMBEDDED:
+            kept.append(f"the process has {more >> 20} MiB more memory than before")
+    _require_nothing(kept)
+
+
+def _running(tids: Iterable[int]) -> list[str]:
+    """Return in words which of these threads do not end.
+
+    Python joins a thread a moment before the kernel ends it.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        running = sample_threads("self")
+        left = [f"thread {running[tid].name} ({tid}) runs" for tid in tids if tid in running]
+        if not left or time.monotonic() > until:
+            return left
+        time.sleep(0.001)
+
+
+def _growth(before: Footprint) -> int:
+    return own_memory("self") - before.memory
+
+
+def _require_nothing(kept: list[str]) -> None:
     if kept:
         raise NotAtRest("the server was shut down, and still:\n  " + "\n  ".join(kept))
 
@@ -257,11 +369,14 @@ def _local_port(fd: int) -> int:
     return 0
 
 
-def kept_descriptors(pid: int | str, before: dict[int, str]) -> list[str]:
+def kept_descriptors(
+    pid: int | str, before: dict[int, str], ports: Container[int] | None = None
+) -> list[str]:
     """Return in words the descriptors that a process should have closed.
 
-    These are descriptors of deleted files and ended connections, block files that are open twice, and more
-    pipes, timers, eventfds or epoll sets than in `before`.
+    These are descriptors of deleted files and ended connections, and block files that are open twice. In a
+    process with one server and nothing else, `ports` is None, and these are also more pipes, timers, eventfds
+    or epoll sets than in `before`. Otherwise only connections to the `ports`, and stores, are the server's.
     """
     now = descriptors(pid)
     # Unchanged descriptors are the server's own from its start, or were inherited.
@@ -270,16 +385,16 @@ def kept_descriptors(pid: int | str, before: dict[int, str]) -> list[str]:
     of_network = sockets(pid) if is_connected else {}  # the kernel's table of all sockets is slow to read
     kept = []
     for fd, target in new.items():
-        if target.endswith(" (deleted)"):
+        if target.endswith(" (deleted)") and (ports is None or _STORED.search(target)):
             kept.append(f"descriptor {fd} is of a file that was removed: {target}")
         elif target.startswith("socket:[") and (found := of_network.get(int(target[8:-1]))):
             port, state = found
-            if state not in _LIVE:
+            if state not in _LIVE and (ports is None or port in ports):
                 kept.append(
                     f"descriptor {fd} is of a connection to port {port} that has ended (state {state})"
                 )
-    for kind, count in (Counter(_kinds(now)) - Counter(_kinds(before))).items():
-        kept.append(f"it has {count} more of {kind} than at its start")
+    more = Counter(_kinds(now)) - Counter(_kinds(before)) if ports is None else Counter()
+    kept += [f"it has {count} more of {kind} than at its start" for kind, count in more.items()]
     for path, count in Counter(target for target in now.values() if target.endswith(".blk")).items():
         if count > 1:
             kept.append(f"it has {path} open {count} times")

@@ -117,10 +117,15 @@ class ClientReload:
         if "TLSPinnedCerts" in self._changed and not self._is_pinned(session):
             session.close(self._log, ClosedState.TLS_HANDSHAKE_ERROR)
             return False
-        if self._changed & _AUTH and not self._by_jwt:  # operator mode has updated its clients already
-            await self._reload_authorization(session)
-        if self._changed & _LIMITS:
-            self._reload_limits(session)
+        try:
+            if self._changed & _AUTH and not self._by_jwt:  # operator mode has updated its clients already
+                await self._reload_authorization(session)
+            if self._changed & _LIMITS:
+                self._reload_limits(session)
+        except MemoryError:
+            # It must not keep what the new options take from it.
+            self._log.error(f"{session} - Out of memory - Closing")
+            session.close(self._log, ClosedState.READ_ERROR)
         return True
 
     async def _reload_authorization(self, session: "Session") -> None:

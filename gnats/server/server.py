@@ -145,6 +145,8 @@ class Server:
         self._listening: dict[str, socket.socket] = {}
         self._changing = asyncio.Lock()  # held while starting, and while stopping
         self._reloading = asyncio.Lock()
+        self._half_reloaded = False
+        """The last reload ended for want of memory: accounts may have a part of its options."""
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
         self.replace_tls(opts)
@@ -588,7 +590,8 @@ class Server:
         """Apply options: `opts`, or those that `read_options` or the configuration file have now.
 
         Raises OptionError or ServerError, after logging it, when the options are invalid or cannot change
-        while the server runs: the old ones stay. Reloads run one after the other.
+        while the server runs: the old ones stay. ServerError also when there is no memory: then a part of
+        the new ones may be in force. Reloads run one after the other.
         """
         from gnats.server.reload import read_options
 
@@ -605,6 +608,10 @@ class Server:
             except (OptionError, ServerError) as exc:
                 self.log.error(f"Failed to reload server configuration: {exc}")
                 raise
+            except MemoryError as exc:
+                self._half_reloaded = True
+                self.log.error("Failed to reload server configuration: out of memory; reload it again")
+                raise ServerError("out of memory") from exc
             finally:
                 if self.running:
                     self.tell("lame duck" if self.in_lame_duck_mode else "ready")
@@ -633,7 +640,7 @@ class Server:
             if self.trust:
                 await self.trust.reload(new)
                 self._require_running()
-            if changed.keys() & {"Accounts", "JetStream"}:
+            if self._half_reloaded or changed.keys() & {"Accounts", "JetStream"}:
                 self.accounts.configure(new)
         except (OptionError, ServerError):
             if log:
@@ -654,6 +661,7 @@ class Server:
 
         by_jwt = self.operator_mode is not None
         await ClientReload(self._connector, self.clients, changed.keys(), before, by_jwt=by_jwt).run()
+        self._half_reloaded = False
         digest = f"({new.config_digest})" if new.config_digest else ""
         self.log.notice(f"Reloaded server configuration {digest}")
 

@@ -29,12 +29,6 @@ class StreamState(NamedTuple):
     lost_bytes: int
     damaged: int
 
-def dyn_block_size(max_bytes: int = 0, limits_retention: bool = True, encrypted: bool = False) -> int:
-    """Return the block size in bytes that suits a stream's limits (dynBlkSize of filestore.go).
-
-    limits_retention: the stream has limits retention and no limit per subject.
-    """
-
 class MsgStore:
     """A store. Filters are subjects, wildcards allowed; without one, every subject matches. Any thread."""
 
@@ -85,7 +79,12 @@ class MsgStore:
     def truncate_to(self, seq: int) -> int:
         """Make seq the last sequence: remove all messages after it and return their number."""
     def expire_msgs(self, now: int | None = None) -> int:
-        """Remove the messages that have expired at `now` (ns; None: the time) and return their number."""
+        """Remove the messages that have expired at `now` (ns; None: the time) and return their number.
+
+        Raises StoreFailure when that cannot be written.
+        """
+    def schedules_due(self, now: int) -> list[int]:
+        """Return the sequences of the schedules that are due at `now` (ns). They stay due."""
     def pending(
         self, seq: int = 0, filters: Iterable[bytes | str] = (), last_per_subject: bool = False
     ) -> int:

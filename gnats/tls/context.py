@@ -209,8 +209,8 @@ class ClientTLS:
         add_tls(
             client,
             self.context,
-            clear_info=b"" if self.first_only else info(),
-            secure_info=info(tls_required=True) if self.first else b"",
+            clear_greeting=b"" if self.first_only else info(),
+            secure_greeting=info(tls_required=True) if self.first else b"",
             mixed=self.mixed,
             fallback=self._opts.handshake_first_fallback,
             timeout=self._opts.timeout,

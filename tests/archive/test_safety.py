@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import nats
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.natspy import jetstream, joined
 from support.servers import Server
 
 from gnats.archive.errors import ArchiveError
@@ -398,12 +398,11 @@ accounts {
 async def test_another_account_is_not_purged(launch: Callable[..., Server], out: Path) -> None:
     server = launch(config=ACCOUNTS)
     for user in ("a", "b"):
-        connection = await nats.connect(server.url, user=user, password=user)
-        js = connection.jetstream()
-        await js.add_stream(name="ORDERS", subjects=["orders"])
-        for _ in range(5):
-            await js.publish("orders", user.encode())
-        await connection.close()
+        async with joined(server.url, user=user, password=user) as client:
+            js = jetstream(client)
+            await js.add_stream(name="ORDERS", subjects=["orders"])
+            for _ in range(5):
+                await js.publish("orders", user.encode())
     done = archived(in_store(server, "A"), out)
     host = server.url.removeprefix("nats://")
     with pytest.raises(ArchiveError, match="this is account B, the archive is of A; nothing is purged"):
@@ -420,22 +419,22 @@ async def test_a_copy_that_went_its_own_way_is_not_purged(
     Such a stream may have the same messages at its beginning.
     """
     server = launch(config="jetstream { store_dir: js }")
-    connection = await nats.connect(server.url)
-    await connection.jetstream().add_stream(name="ORDERS", subjects=["orders"])
-    for _ in range(common):
-        await connection.jetstream().publish("orders", b"")
-    await connection.close()
+    async with joined(server.url) as client:
+        js = jetstream(client)
+        await js.add_stream(name="ORDERS", subjects=["orders"])
+        for _ in range(common):
+            await js.publish("orders", b"")
     copy = tmp_path / "copy"
     shutil.copytree(server.directory / "js", copy)
     other = launch(config=f"jetstream {{ store_dir: {copy} }}")
     for each in (server, other):
-        connection = await nats.connect(each.url)
-        for _ in range(5):
-            await connection.jetstream().publish("orders", b"")
-        await connection.jetstream().delete_msg("ORDERS", common + 3)
-        if each is other:  # its last message is not its last sequence
-            await connection.jetstream().delete_msg("ORDERS", common + 5)
-        await connection.close()
+        async with joined(each.url) as client:
+            js = jetstream(client)
+            for _ in range(5):
+                await js.publish("orders", b"")
+            await js.delete_msg("ORDERS", common + 3)
+            if each is other:  # its last message is not its last sequence
+                await js.delete_msg("ORDERS", common + 5)
     done = archived(in_store(server, "$G"), out)
     differs = f"message {common + 4 if common else 1} of stream ORDERS is not the archived one"
     with pytest.raises(ArchiveError, match=differs):

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import nats
 import nkeys
 import pytest
 from support.certs import Certificates
+from support.natspy import jetstream, joined
 from support.servers import Server, until
 
 from gnats.archive.cli import archive_main
@@ -43,9 +43,8 @@ def server(launch_shared: Callable[..., Server]) -> Iterator[Server]:
 @asynccontextmanager
 async def connected(server: Server, *names: str) -> AsyncIterator[Any]:
     """Connect a client of JetStream; make empty streams of these names."""
-    connection = await nats.connect(server.url)
-    js = connection.jetstream()
-    try:
+    async with joined(server.url) as client:
+        js = jetstream(client)
         for name in names:
             if name in {each.config.name for each in await js.streams_info()}:
                 # nats-server removes the files later. It cannot make a stream again whose last one but one
@@ -56,8 +55,6 @@ async def connected(server: Server, *names: str) -> AsyncIterator[Any]:
             prefix = "" if name == "ORDERS" else f"{name.lower()}."
             await js.add_stream(name=name, subjects=[f"{prefix}orders.>"])
         yield js
-    finally:
-        await connection.close()
 
 
 async def publish(js: Any, first: int, last: int) -> None:
@@ -196,7 +193,7 @@ async def published(js: Any, subject: bytes, headers: bytes, payload: bytes) -> 
     inbox = await js._nc.subscribe("done")
     sizes = len(headers), len(headers) + len(payload)
     await js._nc._send_command(b"HPUB %s done %d %d\r\n%s%s\r\n" % (subject, *sizes, headers, payload))
-    await inbox.next_msg()
+    await inbox.next_msg(timeout=30)
     await inbox.unsubscribe()
 
 

@@ -18,6 +18,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 from support.archive_homes import encode
+from support.natspy import jetstream, joined
 from support.servers import KINDS, REFERENCE, Kind, Server
 
 from gnats.archive import Keys, Selection, StreamDir, StreamSource, find_streams
@@ -50,7 +51,7 @@ async def create(client: Client, name: str, **settings: Any) -> None:
 
 
 async def publish(client: Client, name: str, count: int, **headers: str) -> None:
-    js = client.jetstream()
+    js = jetstream(client)
     acks = [
         js.publish(
             f"{name}.orders.{i % 13}",
@@ -107,31 +108,31 @@ async def limited(client: Client, server: Server) -> None:
     await publish(client, "FULL", 100)
     await create(client, "WORK", retention="workqueue")
     await publish(client, "WORK", 50)
-    js = client.jetstream()
+    js = jetstream(client)
     pull = await js.pull_subscribe("WORK.>", "worker", "WORK")
-    for i, message in enumerate(await pull.fetch(30)):
+    for i, message in enumerate(await pull.fetch(30, timeout=30)):
         if i % 3:
-            await message.ack_sync()
+            await message.ack_sync(timeout=30)
     await pull.unsubscribe()
 
 
 async def fill(server: Server, parts: list[Callable[[Client, Server], Awaitable[None]]]) -> None:
-    client = await nats.connect(server.url)
-    for part in parts:
-        await part(client, server)
-    await client.close()
+    async with joined(server.url) as client:
+        for part in parts:
+            await part(client, server)
 
 
 async def serves(server: Server) -> dict[str, list[Row]]:
     """Return every message of a server by stream, requested sequence by sequence."""
-    client = await nats.connect(server.url)
-    found: dict[str, list[Row]] = {}
-    for name in (await api(client, "STREAM.NAMES"))["streams"] or []:
-        state = (await api(client, f"STREAM.INFO.{name}"))["state"]
-        seqs = range(max(state["first_seq"], 1), state["last_seq"] + 1)
-        answers = await asyncio.gather(*(api(client, f"STREAM.MSG.GET.{name}", {"seq": seq}) for seq in seqs))
-        found[name] = [row(each["message"]) for each in answers if "message" in each]
-    await client.close()
+    async with joined(server.url) as client:
+        found: dict[str, list[Row]] = {}
+        for name in (await api(client, "STREAM.NAMES"))["streams"] or []:
+            state = (await api(client, f"STREAM.INFO.{name}"))["state"]
+            seqs = range(max(state["first_seq"], 1), state["last_seq"] + 1)
+            answers = await asyncio.gather(
+                *(api(client, f"STREAM.MSG.GET.{name}", {"seq": seq}) for seq in seqs)
+            )
+            found[name] = [row(each["message"]) for each in answers if "message" in each]
     return found
 
 
@@ -208,7 +209,7 @@ def test_large_messages(kind: Kind, tmp_path: Path) -> None:
 
     async def large(client: Client, _: Server) -> None:
         await create(client, "LARGE")
-        js = client.jetstream()
+        js = jetstream(client)
         for payload in payloads:
             await js.publish("LARGE.x", payload, timeout=20)
         with pytest.raises(nats.js.errors.APIError):
@@ -231,7 +232,7 @@ def test_a_stream_that_is_written_is_read_to_a_record_of_its_end(kind: Kind, tmp
 
     async def write(client: Client, _: Server) -> None:
         await create(client, "LIVE", max_bytes=400_000, max_msgs_per_subject=2000)
-        js = client.jetstream()
+        js = jetstream(client)
         for lap in range(30):
             await asyncio.gather(*(js.publish(f"LIVE.{i % 3}", b"%d" % i * 9) for i in range(100)))
             for seq in range(lap * 100 + 1, lap * 100 + 90, 2):

@@ -66,8 +66,12 @@ class Client:
     @classmethod
     async def connect(cls, server: Server, **options: Any) -> Self:
         client = await cls.open(server)
-        client.send(connect_op(headers=True, no_responders=True, **options))
-        await client.fence()
+        try:
+            client.send(connect_op(headers=True, no_responders=True, **options))
+            await client.fence()
+        except BaseException:
+            await client.close()
+            raise
         return client
 
     async def close(self) -> None:

@@ -154,3 +154,64 @@ async def test_waits_of_centuries_do_not_end(js: Client, clock: HeldClock) -> No
     for _ in range(3):
         await clock.jump(366 * DAY)
         assert await answers.nothing()
+
+
+async def test_the_ack_wait_of_a_push_consumer(js: Client, clock: HeldClock) -> None:
+    to = await js.subscribe("to.C")
+    await setup(js, 2, deliver_subject="to.C", ack_wait=30 * SECOND)
+    first, second = await to.next(), await to.next()
+    await clock.advance(10)
+    await answer(js, first, b"+ACK")
+    await clock.advance(19.999)
+    assert await to.nothing()
+    await clock.advance(DUE)
+    assert (await to.next()).ack == (2, 2, 3, 0)
+    await clock.advance(29.999)
+    assert await to.nothing()
+    await clock.advance(DUE)
+    assert (await to.next()).ack == (3, 2, 4, 0)
+    await answer(js, second, b"+ACK")
+    await clock.jump(DAY)
+    assert await to.nothing()
+
+
+async def test_max_deliver_of_a_push_consumer(js: Client, clock: HeldClock) -> None:
+    to = await js.subscribe("to.C")
+    told = await js.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.Q.C")
+    await setup(js, deliver_subject="to.C", ack_wait=SECOND, max_deliver=2)
+    await to.next()
+    await clock.advance(1 + DUE)
+    assert (await to.next()).ack[0] == 2
+    await clock.advance(0.999)
+    assert await told.nothing()
+    await clock.advance(DUE)
+    assert (await told.next()).json["deliveries"] == 2
+    await clock.jump(DAY)
+    assert await to.nothing()
+
+
+async def test_an_ack_of_all_ends_the_waits_of_earlier_messages(js: Client, clock: HeldClock) -> None:
+    await setup(js, 4, ack_policy="all", ack_wait=30 * SECOND)
+    answers = await listen(js)
+    messages = [await answers.next() for _ in range(4)]
+    await clock.advance(29.999)
+    await answer(js, messages[2], b"+ACK")
+    assert await answers.nothing()
+    await clock.advance(DUE)
+    assert (await answers.next()).ack[:2] == (2, 4)
+    assert await answers.nothing()
+
+
+async def test_progress_under_a_back_off_begins_the_present_wait_anew(js: Client, clock: HeldClock) -> None:
+    await setup(js, backoff=[SECOND, 5 * SECOND], max_deliver=5)
+    answers = await listen(js)
+    message = await answers.next()
+    for deliveries, wait in ((2, 1), (3, 5)):
+        for _ in range(2):
+            await clock.advance(wait - 0.001)
+            await answer(js, message, b"+WPI")
+        await clock.advance(wait - 0.001)
+        assert await answers.nothing()
+        await clock.advance(DUE)
+        message = await answers.next()
+        assert message.ack[0] == deliveries

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
 
 import pytest
 from server.peer import Log
 from support.certs import Certificates
 from support.clock import HeldClock
+from support.tlswire import client_context
 
 from gnats import Server
 from gnats.options.values.auth import User
 from gnats.options.values.tls import TLSOptions
 
-from .client import Client
+from .client import TIMEOUT, Client
 from .conftest import Connect, Start
 
 MIB = 1 << 20
@@ -60,6 +62,31 @@ async def test_a_handshake_has_its_time(start: Start, certs: Certificates, clock
     await client.close()
 
 
+async def test_a_greeting_in_clear_waits_for_a_hello(
+    start: Start, certs: Certificates, clock: HeldClock
+) -> None:
+    server = await start(tls=first_tls(certs, fallback=0.5))
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    came = asyncio.create_task(reader.readline())
+    await clock.advance(0.499)
+    assert not came.done()
+    await clock.advance(0.001)
+    assert (await asyncio.wait_for(came, TIMEOUT)).startswith(b"INFO ")
+    writer.close()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    await clock.advance(0.499)
+    context = client_context(certs)
+    await asyncio.wait_for(writer.start_tls(context, server_hostname="localhost"), TIMEOUT)
+    assert (await asyncio.wait_for(reader.readline(), TIMEOUT)).startswith(b"INFO ")
+    writer.close()
+
+
+def first_tls(certs: Certificates, fallback: float = 0.0) -> TLSOptions:
+    """Return options for a handshake before INFO, if a hello comes within `fallback` seconds."""
+    files = {"cert_file": str(certs.server.cert_file), "key_file": str(certs.server.key_file)}
+    return TLSOptions(**files, timeout=60.0, handshake_first=True, handshake_first_fallback=fallback)
+
+
 FIRST_PING, JITTER = 2.0, 0.4
 """Seconds."""
 
@@ -87,6 +114,43 @@ async def test_a_busy_client_is_pinged_once(start: Start, connect: Connect, cloc
         client.publish("a")
         await client.fence()
     assert client.pings == 1  # the first PING measures the round trip
+
+
+async def test_the_round_trip_of_a_busy_client_is_measured_hourly(
+    start: Start, connect: Connect, clock: HeldClock
+) -> None:
+    server = await start(ping_interval=600.0)
+    client = await connect(server)
+    await clock.advance(FIRST_PING + JITTER)
+    await client.pinged(1)  # less than JITTER ago; the next looks are 600 s apart
+    for _ in range(11):
+        await clock.advance(300)
+        client.publish("a")
+        await client.fence()
+    assert client.pings == 1
+    for _ in range(2):
+        await clock.advance(300)
+        client.publish("a")
+        await client.fence()
+    assert client.pings == 2
+
+
+async def test_a_reload_changes_the_interval_of_pings(
+    start: Start, connect: Connect, clock: HeldClock
+) -> None:
+    server = await start(ping_interval=3600.0)
+    client = await connect(server)
+    await clock.advance(FIRST_PING + JITTER)
+    await client.pinged(1)
+    await clock.advance(60)
+    await server.reload(replace(server.opts, ping_interval=10.0))
+    await clock.settle()
+    for pings in (2, 3):
+        await clock.advance(9.999)
+        assert client.pings == pings - 1
+        await clock.advance(0.001)
+        await client.pinged(pings)
+    assert not client.closed.is_set()
 
 
 async def test_a_client_that_answers_no_ping_is_stale(
@@ -138,13 +202,14 @@ class Deaf:
         self.socket.close()
 
 
-async def fill(server: Server, publisher: Client, cid: int) -> None:
+async def fill(server: Server, publisher: Client, cid: int, clock: HeldClock) -> None:
     """Publish until the socket of connection `cid` is full."""
     session = server.clients[cid]
     assert session.client is not None
     while session.client.snapshot()["pending_bytes"] < MIB:
         publisher.publish("a", bytes(MIB // 4))
         await publisher.fence()
+        await clock.settle()  # the connection's poller has written what the socket takes
 
 
 async def test_what_is_not_read_has_its_time(start: Start, connect: Connect, clock: HeldClock) -> None:
@@ -153,7 +218,7 @@ async def test_what_is_not_read_has_its_time(start: Start, connect: Connect, clo
     publisher = await connect(server)
     with Deaf(server) as deaf:
         await deaf.subscribe("a")
-        await fill(server, publisher, max(server.clients))
+        await fill(server, publisher, max(server.clients), clock)
         await clock.advance(9.999)
         assert not log.with_text("Slow Consumer")
         assert len(server.clients) == 2
@@ -162,6 +227,32 @@ async def test_what_is_not_read_has_its_time(start: Start, connect: Connect, clo
         await clock.settle()
         assert len(server.clients) == 1
     assert server.state.slow_consumers == 1
+
+
+async def test_what_is_not_read_over_tls_has_its_time(
+    start: Start, connect: Connect, certs: Certificates, clock: HeldClock
+) -> None:
+    log = Log()
+    tls = replace(first_tls(certs), handshake_first=False)
+    server = await start(log, tls=tls, allow_non_tls=True, write_deadline=10.0, ping_interval=1e6)
+    publisher = await connect(server)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    await reader.readline()
+    await asyncio.wait_for(writer.start_tls(client_context(certs), server_hostname="localhost"), TIMEOUT)
+    writer.write(b"CONNECT {}\r\nSUB a 1\r\nPING\r\n")
+    while b"PONG" not in await reader.readline():
+        pass
+    transport = writer.transport
+    assert isinstance(transport, asyncio.ReadTransport)
+    transport.pause_reading()
+    await fill(server, publisher, max(server.clients), clock)
+    await clock.advance(9.999)
+    assert not log.with_text("Slow Consumer")
+    await clock.advance(0.001)
+    await log.seen("Slow Consumer Detected: WriteDeadline of 10s exceeded")
+    await clock.settle()
+    assert len(server.clients) == 1
+    transport.abort()
 
 
 async def test_a_reader_that_is_slow_has_a_deadline_for_each_queue(
@@ -175,7 +266,7 @@ async def test_a_reader_that_is_slow_has_a_deadline_for_each_queue(
         session = server.clients[max(server.clients)]
         assert session.client is not None
         for _ in range(4):
-            await fill(server, publisher, session.cid)
+            await fill(server, publisher, session.cid, clock)
             await clock.advance(8)
             while session.client.snapshot()["pending_bytes"]:
                 await deaf.read(1)
@@ -214,3 +305,25 @@ async def test_a_producer_is_stalled_for_a_moment(
             assert not fence.done()
             await clock.advance(0.0081)
         await asyncio.wait_for(fence, 30)
+
+
+async def test_a_producer_is_stalled_no_longer_than_the_total(
+    start: Start, connect: Connect, clock: HeldClock
+) -> None:
+    """One read of the server has many messages for a full queue; each stalls the producer for 2 ms."""
+    server = await start(max_pending=16 * MIB, write_deadline=1e6, ping_interval=1e6)
+    producer, other = await connect(server), await connect(server)
+    with Deaf(server) as deaf:
+        await deaf.subscribe("a")
+        await stall(server, producer, clock)
+        await clock.advance(1)
+        await producer.fence()
+        producer.send(b"PUB a 1\r\nx\r\n" * 100)
+        while server.state.stalls < 1 + 5:
+            await clock.settle()
+        fence = asyncio.create_task(producer.fence())
+        await clock.advance(0.0099)
+        await other.fence()
+        assert not fence.done()
+        await clock.advance(0.0001)
+        await asyncio.wait_for(fence, TIMEOUT)

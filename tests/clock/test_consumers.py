@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from support.clock import HeldClock
 
 from gnats.go.text import SECOND, rfc3339
 
-from .client import Client
+from .client import Client, header
 
 JITTER = 1.0
 """Seconds at most, by which pull consumers stay longer than their threshold; it is at least a tenth."""
@@ -19,15 +21,68 @@ async def gone(js: Client, name: str) -> bool:
     return name not in (await js.api("CONSUMER.NAMES.Q"))["consumers"]
 
 
-async def test_a_pull_consumer_that_is_not_used_is_deleted(js: Client, clock: HeldClock) -> None:
+@pytest.mark.parametrize("durable", [{}, {"durable_name": "C"}], ids=["named", "durable"])
+async def test_a_pull_consumer_that_is_not_used_is_deleted(
+    js: Client, clock: HeldClock, durable: dict[str, str]
+) -> None:
     await js.stream("Q")
-    await js.consumer("Q", "C", inactive_threshold=60 * SECOND)
+    await js.consumer("Q", "C", inactive_threshold=60 * SECOND, **durable)
     deleted = await js.subscribe(f"{ADVISORIES}.DELETED.Q.C")
-    await clock.advance(60)
+    await clock.advance(60.099)
     assert not await gone(js, "C")
-    await clock.advance(JITTER)
+    await clock.advance(JITTER - 0.099)
     await deleted.next()
     assert await gone(js, "C")
+
+
+@pytest.mark.parametrize(
+    ("push", "until"), [({}, 5.099), ({"deliver_subject": "to.C"}, 4.999)], ids=["pull", "push"]
+)
+async def test_a_consumer_that_is_not_durable_has_a_threshold(
+    js: Client, clock: HeldClock, push: dict[str, str], until: float
+) -> None:
+    await js.stream("Q")
+    await js.consumer("Q", "D", durable_name="D", **push)
+    await js.consumer("Q", "C", **push)
+    deleted = await js.subscribe(f"{ADVISORIES}.DELETED.Q.*")
+    await clock.advance(until)
+    assert await deleted.nothing()
+    await clock.advance(5 + JITTER - until)
+    assert (await deleted.next()).json["consumer"] == "C"
+    await clock.jump(10**6)
+    assert await deleted.nothing()
+
+
+async def test_a_message_that_a_client_may_work_on_keeps_a_pull_consumer(
+    js: Client, clock: HeldClock
+) -> None:
+    """The threshold counts from the end of the last ack wait."""
+    await js.stream("Q")
+    deleted = await js.subscribe(f"{ADVISORIES}.DELETED.Q.*")
+    await js.consumer("Q", "C", ack_wait=100 * SECOND, inactive_threshold=10 * SECOND)
+    await js.store("Q.a")
+    await (await js.pull("Q", "C", batch=1)).next()
+    # The message is queued at the end of its ack wait, and has another one to be delivered.
+    await clock.advance(210.099)
+    assert await deleted.nothing()
+    await clock.advance(JITTER)
+    assert (await deleted.next()).json["consumer"] == "C"
+
+
+@pytest.mark.parametrize("wait", [30, 1000])
+async def test_an_acknowledgement_is_a_use(js: Client, clock: HeldClock, wait: int) -> None:
+    """After it, the threshold passes; a longer ack wait does not matter any more."""
+    await js.stream("Q")
+    deleted = await js.subscribe(f"{ADVISORIES}.DELETED.Q.*")
+    await js.consumer("Q", "C", ack_wait=wait * SECOND, inactive_threshold=60 * SECOND)
+    await js.store("Q.a")
+    message = await (await js.pull("Q", "C", batch=1)).next()
+    await clock.advance(0.9 * wait)
+    await js.request(message.reply, b"+ACK")
+    await clock.advance(60.099)
+    assert await deleted.nothing()
+    await clock.advance(JITTER - 0.099)
+    assert not await deleted.nothing()
 
 
 async def test_a_pull_consumer_that_is_used_stays(js: Client, clock: HeldClock) -> None:
@@ -56,11 +111,15 @@ async def test_a_request_that_waits_is_a_use(js: Client, clock: HeldClock) -> No
     await deleted.next()
 
 
-async def test_a_push_consumer_lives_while_somebody_listens(js: Client, clock: HeldClock) -> None:
+@pytest.mark.parametrize("durable", [{}, {"durable_name": "C"}], ids=["named", "durable"])
+async def test_a_push_consumer_lives_while_somebody_listens(
+    js: Client, clock: HeldClock, durable: dict[str, str]
+) -> None:
     await js.stream("Q")
     to = await js.subscribe("to.C")
     deleted = await js.subscribe(f"{ADVISORIES}.DELETED.Q.C")
-    await js.consumer("Q", "C", deliver_subject="to.C", ack_policy="none", inactive_threshold=10 * SECOND)
+    config: dict[str, Any] = {"ack_policy": "none", "inactive_threshold": 10 * SECOND, **durable}
+    await js.consumer("Q", "C", deliver_subject="to.C", **config)
     await clock.advance(3600)
     await js.store("Q.a")
     assert (await to.next()).ack[1] == 1
@@ -95,6 +154,19 @@ async def test_a_pause_that_is_ended_before_its_time(js: Client, clock: HeldCloc
     await clock.advance(60)
     assert await answers.nothing()
     assert (await js.api("CONSUMER.PAUSE.Q.C", {}))["paused"] is False
+    assert (await answers.next()).ack[1] == 1
+
+
+async def test_a_pause_lasts_longer_when_the_clock_is_set_back(js: Client, clock: HeldClock) -> None:
+    await js.stream("Q")
+    await js.consumer("Q", "C", pause_until=rfc3339(clock.now + 3600 * SECOND))
+    answers = await js.pull("Q", "C", batch=1, expires=10**5 * SECOND)
+    await js.store("Q.a")
+    await clock.advance(1800)
+    clock.set_back(600)
+    await clock.advance(2399.999)
+    assert await answers.nothing()
+    await clock.advance(0.001)
     assert (await answers.next()).ack[1] == 1
 
 
@@ -163,6 +235,61 @@ async def test_a_consumer_that_waits_for_flow_control_says_so(js: Client, clock:
         assert (beat.status, beat.headers["Nats-Consumer-Stalled"]) == ("100 Idle Heartbeat", request)
     js.publish(request)
     assert (await to.next()).ack[1] == 22
+
+
+async def test_flow_control_that_acknowledges_is_asked_for_at_each_heartbeat(
+    js: Client, clock: HeldClock
+) -> None:
+    await js.stream("Q")
+    to = await js.subscribe("to.C")
+    await js.consumer(
+        "Q",
+        "C",
+        deliver_subject="to.C",
+        ack_policy="flow_control",
+        flow_control=True,
+        idle_heartbeat=SECOND,
+        max_ack_pending=100,
+    )
+    await js.store("Q.a")
+    assert (await to.next()).ack[1] == 1
+    await clock.advance(0.999)
+    assert await to.nothing()
+    await clock.advance(0.001)
+    assert (await to.next()).status == "100 Idle Heartbeat"
+    request = await to.next()
+    assert request.status == "100 FlowControl Request"
+    await clock.advance(1)
+    beat = await to.next()
+    assert (beat.status, beat.headers["Nats-Consumer-Stalled"]) == ("100 Idle Heartbeat", request.reply)
+    js.publish(request.reply, b"", header=header("Nats-Last-Consumer: 1", "Nats-Last-Stream: 1"))
+    for _ in range(2):
+        await clock.advance(1)
+        beat = await to.next()
+        assert (beat.status, beat.headers.get("Nats-Consumer-Stalled")) == ("100 Idle Heartbeat", None)
+        assert await to.nothing()
+
+
+async def test_a_pin_is_renewed_by_use(js: Client, clock: HeldClock) -> None:
+    await js.stream("Q")
+    await js.consumer(
+        "Q",
+        "C",
+        ack_wait=3600 * SECOND,
+        priority_groups=["g"],
+        priority_policy="pinned_client",
+        priority_timeout=30 * SECOND,
+    )
+    unpinned = await js.subscribe(f"{ADVISORIES}.UNPINNED.Q.C")
+    await js.store("Q.a")
+    first = await (await js.pull("Q", "C", batch=1, expires=600 * SECOND, group="g")).next()
+    for _ in range(3):
+        await clock.advance(29.999)
+        await js.pull("Q", "C", batch=1, expires=SECOND, group="g", id=first.headers["Nats-Pin-Id"])
+    await clock.advance(29.999)
+    assert await unpinned.nothing()
+    await clock.advance(0.001)
+    assert (await unpinned.next()).json["reason"] == "timeout"
 
 
 async def test_a_pin_ends_when_its_client_is_silent(js: Client, clock: HeldClock) -> None:

@@ -1,4 +1,4 @@
-"""Intended differences between gnats and the reference server, with reasons. Everything else is the same."""
+"""What the comparing tests must know of the differences in docs/status.md. Everything else is the same."""
 
 from __future__ import annotations
 
@@ -12,29 +12,6 @@ INFO_MISSING = {
 # Fields of INFO that only gnats has.
 INFO_EXTRA = {
     "gnats": "the version of gnats; `version` names the nats-server whose behaviour it has",
-}
-
-# Differences of the command line.
-COMMAND_LINE = {
-    "a bad flag": (
-        "gnats says in one line what is wrong and exits with 1; "
-        "the reference prints its usage and exits with 0"
-    ),
-}
-
-# Differences that clients may see. No test compares these.
-PROTOCOL = {
-    "a pedantic client's bad subject": (
-        "the reference says 'Invalid Publish Subject' twice when the payload comes "
-        "in a later read; gnats says it once"
-    ),
-    "permissions of a single user": (
-        "the reference reads permissions beside `user` and `password` and does not apply them; gnats does"
-    ),
-    "CR inside an argument": (
-        "whether the reference drops it, keeps it or takes away the last byte of the argument "
-        "depends on where the reads end"
-    ),
 }
 
 # Keys of monitoring pages that only the reference has, only gnats has, and keys whose values differ.
@@ -54,20 +31,6 @@ MONITOR_OTHER = {
     "max_fanout": "see avg_fanout",
 }
 
-# Differences of the system account. No test compares these.
-SYSTEM_ACCOUNT = {
-    "snappy": "gnats answers a client that accepts only snappy uncompressed (Content-Encoding: identity)",
-    "profiles": "PROFILEZ gives cpu, heap and goroutine as text, and no other profile",
-    "events for nobody": "gnats does not make events without a subscriber: seq counts those sent",
-}
-
-# Differences of monitoring. No test compares these.
-MONITOR = {
-    "closed connections of $G": "asked for the account $G, gnats finds them and the reference does not",
-    "callback": "2.15 ignores it; 2.9 makes a script of any text, gnats only of a function's name",
-    "queues": "/ipqueuesz names gnats's own queues",
-}
-
 # Requests to JetStream with values at the ends of their ranges (test_js_ends) of which the test requires only
 # that both servers accept or both refuse. An entry is the end of a path (or a verb and a field), and values;
 # None is all values.
@@ -82,7 +45,7 @@ JETSTREAM_WORDS: tuple[tuple[tuple[str, ...], tuple[bytes, ...] | None], ...] = 
         )
     ),
     (("Nats-Rollup",), (b"\xff",)),
-    # For gnats a placement with an empty list of tags is an empty one, that is none.
+    # For gnats a placement with an empty list of tags is no placement.
     (("placement", "tags"), (b"[]",)),
     # The reference checks the size of the header first.
     *(((name,), (b"y" * 70_000,)) for name in (
@@ -113,6 +76,3 @@ JETSTREAM_OTHERWISE: tuple[tuple[tuple[str, ...], tuple[bytes, ...] | None], ...
         for verb, name in (("STREAM.PURGE.S", "seq"), ("STREAM", "first_seq"), ("CONSUMER.RESET.S.C", "seq"))
     ),
 )  # fmt: skip
-
-# (key, value) of configuration files at the ends of their ranges that only one of the servers accepts.
-CONFIG_ENDS: frozenset[tuple[str, str]] = frozenset()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 from support.exchange import ask
 from support.kernel import SocketDiag
@@ -136,13 +138,9 @@ def test_connect_cut_at_every_byte(token_server: Server, diag: SocketDiag) -> No
 def test_whoever_does_not_connect_in_time_is_closed(launch: Launch, server: Server) -> None:
     """A client has two seconds to complete CONNECT. A server without authentication sets no limit."""
     strict = launch("--auth", "t0ken")
-    with (
-        Connection(server.address) as free,
-        Connection(strict.address) as good,
-        Connection(strict.address) as silent,
-        Connection(strict.address) as slow,
-    ):
+    with Connection(server.address) as free, Connection(strict.address) as good, ExitStack() as stack:
         good.send(GOOD_TOKEN)
+        silent, slow = [stack.enter_context(Connection(strict.address)) for _ in range(2)]
         slow.send(GOOD_TOKEN[:-1])
         assert silent.rest() == slow.rest() == b"-ERR 'Authentication Timeout'\r\n"
         for connection in (good, free):

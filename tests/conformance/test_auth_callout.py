@@ -23,13 +23,13 @@ from support.callouts import (
     configured,
     delegated,
     enter,
-    joined,
     with_password,
 )
 from support.certs import Certificates
 from support.jwts import HOUR
 from support.launch import Launch
 from support.monitor import wait_connections
+from support.natspy import joined
 from support.servers import Server
 from support.tlswire import TLSConnection, client_context
 from support.trust import Refused, Trust, connect, hears
@@ -127,7 +127,7 @@ async def test_the_request_has_the_clients_certificate(launch: Launch, certs: Ce
             connection.fence()
 
     options = {"tls": context, "tls_hostname": "localhost"}
-    async with joined(server, **with_password("auth"), **options) as client:
+    async with joined(server.url, **with_password("auth"), **options) as client:
         service = Service(client, signer)
         await service.start()
         await asyncio.to_thread(come)
@@ -308,7 +308,7 @@ async def test_answers_that_do_not(launch: Launch) -> None:
     """The client learns only that it is refused; the log and the advisories have the reason."""
     async with (
         configured(launch) as (server, service),
-        joined(server, **with_password("sys")) as system,
+        joined(server.url, **with_password("sys")) as system,
     ):
         told = await service.client.subscribe("$SYS.ACCOUNT.CLIENT.AUTH.ERR")
         events = await system.subscribe("$SYS.SERVER.*.CLIENT.AUTH.ERR")
@@ -335,7 +335,7 @@ async def test_answers_that_do_not(launch: Launch) -> None:
 
 
 async def test_a_service_that_is_silent_is_waited_for_as_long_as_a_login_may_take(launch: Launch) -> None:
-    async with configured(launch, "-D", timeout_seconds="500ms") as (server, service):
+    async with configured(launch, "-D", timeout_seconds="2s") as (server, service):
         told = await service.client.subscribe("$SYS.ACCOUNT.CLIENT.AUTH.ERR")
 
         def silent(answering: Answering) -> None:
@@ -352,7 +352,7 @@ async def test_a_service_that_is_silent_is_waited_for_as_long_as_a_login_may_tak
 
 
 async def test_without_a_service_nobody_gets_in(launch: Launch) -> None:
-    async with configured(launch, timeout_seconds="200ms") as (server, service):
+    async with configured(launch, timeout_seconds="2s") as (server, service):
         await service.stop()
         with pytest.raises(Refused, match=REFUSED):
             await enter(server, user="me")
@@ -360,7 +360,7 @@ async def test_without_a_service_nobody_gets_in(launch: Launch) -> None:
 
 async def test_a_user_leaves_when_its_jwt_ends(launch: Launch) -> None:
     def soon(answering: Answering) -> None:
-        answering.user.exp = int(time.time()) + 2
+        answering.user.exp = int(time.time()) + 5
 
     async with configured(launch) as (server, service):
         service.answer = soon
@@ -442,7 +442,7 @@ async def test_many_clients_at_once(launch: Launch) -> None:
 
 
 async def enter_by_loop(server: Server, user: str) -> str:
-    async with joined(server, user=user, password="x") as client:
+    async with joined(server.url, user=user, password="x") as client:
         answer = await client.request("$SYS.REQ.USER.INFO", timeout=30)
     name: str = json.loads(answer.data)["data"]["user"]
     return name
@@ -623,7 +623,7 @@ async def test_operator_mode_with_a_default_sentinel(launch: Launch) -> None:
     server = await asyncio.to_thread(launch, config=config)
     creds = server.directory / "service.creds"
     await asyncio.to_thread(creds.write_text, format_user_config(serving.jwt, serving.key))
-    async with joined(server, user_credentials=str(creds)) as client:
+    async with joined(server.url, user_credentials=str(creds)) as client:
         service = Service(client, auth.key)
         service.answer = with_a_name
         await service.start()

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from support import jwts
-from support.callouts import Answering, Change, Service, delegated, joined, with_password
+from support.callouts import Answering, Change, Service, delegated, with_password
 from support.launch import Launch
+from support.natspy import joined
 from support.servers import Server
 from support.trust import Refused, connect, user_info
 
@@ -193,7 +194,7 @@ async def test_only_who_proves_to_be_a_user_of_the_service_is_let_in_unasked(
 ) -> None:
     configured = CONFIGURATIONS[name]
     server = await asyncio.to_thread(launch, config=configured.text)
-    async with joined(server, **with_password("auth")) as client:
+    async with joined(server.url, **with_password("auth")) as client:
         service = Service(client, configured.signer)
         service.answer = placing("$G" if name == "single-user" else "APP")
         await service.start()

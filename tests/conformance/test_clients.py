@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import nats
 import pytest
 import pytest_asyncio
 from nats.aio.client import Client
@@ -21,6 +20,7 @@ from nats.errors import (
     SlowConsumerError,
 )
 from support.launch import Launch
+from support.natspy import joined
 from support.servers import Server
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(60)]
@@ -30,16 +30,14 @@ Connect = Callable[..., "asyncio.Future[Client]"]
 
 @pytest_asyncio.fixture
 async def client(server: Server) -> AsyncIterator[Client]:
-    client = await nats.connect(server.url)
-    yield client
-    await client.close()
+    async with joined(server.url) as client:
+        yield client
 
 
 @pytest_asyncio.fixture
 async def other(server: Server) -> AsyncIterator[Client]:
-    client = await nats.connect(server.url)
-    yield client
-    await client.close()
+    async with joined(server.url) as client:
+        yield client
 
 
 async def collect(subscription: AsyncIterator[Msg], number: int) -> list[bytes]:
@@ -78,7 +76,7 @@ async def test_publish_and_subscribe(client: Client, other: Client) -> None:
     for number in range(100):
         await other.publish(f"{subject}.{number}", b"%d" % number)
     await fence(other)
-    messages = [await subscription.next_msg() for _ in range(100)]
+    messages = [await subscription.next_msg(timeout=30) for _ in range(100)]
     assert [(m.subject, m.data) for m in messages] == [(f"{subject}.{n}", b"%d" % n) for n in range(100)]
     await subscription.unsubscribe()
     await other.publish(f"{subject}.x", b"late")
@@ -148,28 +146,28 @@ async def test_headers(client: Client, other: Client) -> None:
 
 async def test_drain(server: Server, other: Client) -> None:
     """drain() handles the messages that have arrived, unsubscribes, and closes."""
-    client = await nats.connect(server.url)
-    subject = other.new_inbox()
-    handled = []
+    async with joined(server.url) as client:
+        subject = other.new_inbox()
+        handled = []
 
-    async def handle(message: Msg) -> None:
-        await asyncio.sleep(0)
-        handled.append(message.data)
-        await message.respond(message.data)
+        async def handle(message: Msg) -> None:
+            await asyncio.sleep(0)
+            handled.append(message.data)
+            await message.respond(message.data)
 
-    await client.subscribe(subject, cb=handle)
-    await fence(client)
-    replies = await other.subscribe(subject + ".reply")
-    for number in range(100):
-        await other.publish(subject, b"%d" % number, reply=subject + ".reply")
-    await fence(other, client)
-    await client.drain()
-    assert client.is_closed
-    assert handled == [b"%d" % n for n in range(100)]
-    assert await collect(replies.messages, 100) == handled
-    await wait_until_nobody_listens(other, subject)
-    with pytest.raises((ConnectionClosedError, ConnectionDrainingError)):
-        await client.publish(subject, b"late")
+        await client.subscribe(subject, cb=handle)
+        await fence(client)
+        replies = await other.subscribe(subject + ".reply")
+        for number in range(100):
+            await other.publish(subject, b"%d" % number, reply=subject + ".reply")
+        await fence(other, client)
+        await client.drain()
+        assert client.is_closed
+        assert handled == [b"%d" % n for n in range(100)]
+        assert await collect(replies.messages, 100) == handled
+        await wait_until_nobody_listens(other, subject)
+        with pytest.raises((ConnectionClosedError, ConnectionDrainingError)):
+            await client.publish(subject, b"late")
 
 
 async def test_drain_of_a_subscription(client: Client, other: Client) -> None:
@@ -199,35 +197,34 @@ async def test_reconnect_after_a_restart(launch: Launch) -> None:
     async def on_reconnect() -> None:
         reconnected.set()
 
-    client = await nats.connect(
+    async with joined(
         server.url,
+        allow_reconnect=True,
         disconnected_cb=on_disconnect,
         reconnected_cb=on_reconnect,
         reconnect_time_wait=0.1,
         max_reconnect_attempts=-1,
-    )
-    subscription = await client.subscribe("restart.*")
-    await client.publish("restart.a", b"before")
-    assert (await subscription.next_msg(timeout=30)).data == b"before"
-    await asyncio.to_thread(server.stop)
-    await disconnected.wait()
-    await asyncio.to_thread(server.start_again)
-    await reconnected.wait()
-    await client.publish("restart.b", b"after")
-    assert (await subscription.next_msg(timeout=30)).data == b"after"
-    await client.close()
+    ) as client:
+        subscription = await client.subscribe("restart.*")
+        await client.publish("restart.a", b"before")
+        assert (await subscription.next_msg(timeout=30)).data == b"before"
+        await asyncio.to_thread(server.stop)
+        await disconnected.wait()
+        await asyncio.to_thread(server.start_again)
+        await reconnected.wait()
+        await client.publish("restart.b", b"after")
+        assert (await subscription.next_msg(timeout=30)).data == b"after"
 
 
 async def test_maximum_payload(launch: Launch) -> None:
     server = launch(config="max_payload: 1024")
-    client = await nats.connect(server.url)
-    assert client.max_payload == 1024
-    subscription = await client.subscribe("large")
-    await client.publish("large", b"x" * 1024)
-    assert len((await subscription.next_msg(timeout=30)).data) == 1024
-    with pytest.raises(MaxPayloadError):
-        await client.publish("large", b"x" * 1025)
-    await client.close()
+    async with joined(server.url) as client:
+        assert client.max_payload == 1024
+        subscription = await client.subscribe("large")
+        await client.publish("large", b"x" * 1024)
+        assert len((await subscription.next_msg(timeout=30)).data) == 1024
+        with pytest.raises(MaxPayloadError):
+            await client.publish("large", b"x" * 1025)
 
 
 async def test_large_payloads(client: Client, other: Client) -> None:
@@ -276,25 +273,23 @@ async def test_thousand_subscriptions_on_a_connection(client: Client, other: Cli
 
 
 async def test_no_echo(server: Server, other: Client) -> None:
-    client = await nats.connect(server.url, no_echo=True)
-    subject = client.new_inbox()
-    mine, others = await client.subscribe(subject), await other.subscribe(subject)
-    await fence(other)
-    await client.publish(subject, b"to others")
-    assert (await others.next_msg(timeout=30)).data == b"to others"
-    await other.publish(subject, b"to all")
-    assert (await mine.next_msg(timeout=30)).data == b"to all"
-    await client.close()
+    async with joined(server.url, no_echo=True) as client:
+        subject = client.new_inbox()
+        mine, others = await client.subscribe(subject), await other.subscribe(subject)
+        await fence(other)
+        await client.publish(subject, b"to others")
+        assert (await others.next_msg(timeout=30)).data == b"to others"
+        await other.publish(subject, b"to all")
+        assert (await mine.next_msg(timeout=30)).data == b"to all"
 
 
 async def test_pedantic_and_verbose(server: Server) -> None:
-    client = await nats.connect(server.url, pedantic=True, verbose=True)
-    subject = client.new_inbox()
-    subscription = await client.subscribe(subject)
-    for number in range(10):
-        await client.publish(subject, b"%d" % number)
-    assert await collect(subscription.messages, 10) == [b"%d" % n for n in range(10)]
-    await client.close()
+    async with joined(server.url, pedantic=True, verbose=True) as client:
+        subject = client.new_inbox()
+        subscription = await client.subscribe(subject)
+        for number in range(10):
+            await client.publish(subject, b"%d" % number)
+        assert await collect(subscription.messages, 10) == [b"%d" % n for n in range(10)]
 
 
 async def test_token(launch: Launch) -> None:
@@ -321,17 +316,15 @@ async def test_user_and_password(launch: Launch) -> None:
 
 
 async def assert_accepted(url: str, **options: Any) -> None:
-    client = await nats.connect(url, **options)
-    await fence(client)
-    await client.close()
+    async with joined(url, **options) as client:
+        await fence(client)
 
 
 async def assert_refused(url: str, **options: Any) -> None:
     errors: asyncio.Queue[Exception] = asyncio.Queue()
-    client = Client()
     with pytest.raises(Error, match=r"(?i)authorization violation"):
-        await client.connect(url, allow_reconnect=False, error_cb=errors.put, **options)
-    await client.close()
+        async with joined(url, error_cb=errors.put, **options):
+            pass
 
 
 async def test_subscriber_that_is_slow_in_the_client_loses_messages_and_stays(
@@ -339,14 +332,13 @@ async def test_subscriber_that_is_slow_in_the_client_loses_messages_and_stays(
 ) -> None:
     """The limit is the client's own on pending messages, not the server's."""
     errors: asyncio.Queue[Exception] = asyncio.Queue()
-    slow = await nats.connect(server.url, error_cb=errors.put)
-    subject = slow.new_inbox()
-    subscription = await slow.subscribe(subject, pending_msgs_limit=10)
-    await fence(slow)
-    for number in range(20):
-        await other.publish(subject, b"%d" % number)
-    await fence(other)
-    await fence(slow)
-    assert isinstance(await errors.get(), SlowConsumerError)
-    assert await collect(subscription.messages, 10) == [b"%d" % n for n in range(10)]
-    await slow.close()
+    async with joined(server.url, error_cb=errors.put) as slow:
+        subject = slow.new_inbox()
+        subscription = await slow.subscribe(subject, pending_msgs_limit=10)
+        await fence(slow)
+        for number in range(20):
+            await other.publish(subject, b"%d" % number)
+        await fence(other)
+        await fence(slow)
+        assert isinstance(await errors.get(), SlowConsumerError)
+        assert await collect(subscription.messages, 10) == [b"%d" % n for n in range(10)]

@@ -172,7 +172,7 @@ def test_connect_objects(server: Server, reference: Server, diag: SocketDiag) ->
 
 
 def test_changed_input_in_random_pieces(server: Server, reference: Server, diag: SocketDiag) -> None:
-    """Skips inputs that the reference answers otherwise when they are cut (see PROTOCOL in differences)."""
+    """Skips inputs that the reference answers otherwise when they are cut: CR inside an argument."""
     rng = random.Random(SEED + 3)
     comparison = Comparison(server, reference, diag)
     inputs = []

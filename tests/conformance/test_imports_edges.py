@@ -110,17 +110,18 @@ def test_who_asks_cannot_be_forged(ab: list[Member], key: bytes) -> None:
 
 
 def test_headers_are_not_for_who_has_none(exchange: Server) -> None:
-    with members(exchange, "ab") as (a, b):
-        bare = Member(exchange, "a", ',"headers":false,"no_responders":false')
-        far = Member(exchange, "b", ',"headers":false,"no_responders":false')
+    without = ',"headers":false,"no_responders":false'
+    with (
+        members(exchange, "ab") as (a, b),
+        Member(exchange, "a", without) as bare,
+        Member(exchange, "b", without) as far,
+    ):
         bare.subscribe(b"svc")
         far.subscribe(b"in.>")
         b.publish(b"ask", b"body")
         assert bare.hear() == b"MSG svc 1 4\r\nbody\r\n"
         a.say(b"HPUB s.x r 18 19", b"NATS/1.0\r\nA: b\r\n\r\nx")
         assert far.hear() == b"MSG in.s.x 1 r 1\r\nx\r\n"
-        bare.connection.close()
-        far.connection.close()
 
 
 def test_a_reply_that_is_an_import_itself(ab: list[Member]) -> None:

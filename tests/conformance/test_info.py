@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -96,10 +97,7 @@ def test_first_ping_tells_a_client_of_protocol_1_about_its_account(server: Serve
 
 
 def test_many_connections_are_greeted_with_ids_of_their_own(server: Server, diag: SocketDiag) -> None:
-    connections = [Connection(server.address) for _ in range(100)]
-    try:
+    with ExitStack() as stack:
+        connections = [stack.enter_context(Connection(server.address)) for _ in range(100)]
         assert len({connection.info["client_id"] for connection in connections}) == 100
-    finally:
-        for connection in connections:
-            connection.close()
     assert ask(server, [[b""]], diag) == [PONG]

@@ -119,7 +119,7 @@ def test_a_silent_batch_is_forgotten(launch: Launch) -> None:
 
 def test_one_that_is_heard_of_stays(launch: Launch) -> None:
     """Batches that receive messages outlive the timeout of a silent one."""
-    server = launch(config=LIMITED.format("timeout: 500ms, max_msgs: 1000000"))
+    server = launch(config=LIMITED.format("timeout: 3s, max_msgs: 1000000"))
     with publisher(server) as client:
         client.subscribe(f"{ABANDONED}.>")
         client.add("S")

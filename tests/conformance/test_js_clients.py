@@ -25,6 +25,7 @@ from nats.js.errors import (
     ObjectDeletedError,
     ObjectNotFoundError,
 )
+from support.natspy import jetstream, joined
 from support.servers import Server
 
 T = TypeVar("T")
@@ -40,14 +41,13 @@ def server(launch_shared: Callable[..., Server]) -> Iterator[Server]:
 
 @pytest_asyncio.fixture
 async def client(server: Server) -> AsyncIterator[Client]:
-    client = await nats.connect(server.url)
-    yield client
-    await client.close()
+    async with joined(server.url) as client:
+        yield client
 
 
 @pytest.fixture
 def js(client: Client) -> JetStreamContext:
-    return client.jetstream(timeout=30)
+    return jetstream(client)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ async def test_pull(js: JetStreamContext, name: str, storage: StorageType) -> No
 async def test_ordered_consumer(js: JetStreamContext, name: str) -> None:
     await js.add_stream(name=name, subjects=[name])
     await publish(js, name, 500)
-    subscription = await js.subscribe(name, ordered_consumer=True, idle_heartbeat=0.1)
+    subscription = await js.subscribe(name, ordered_consumer=True, idle_heartbeat=1)
     for number in range(500):
         assert (await subscription.next_msg(timeout=30)).data == b"%d" % number
     # The client makes another consumer when the first is deleted.

@@ -15,16 +15,13 @@ from support.caller import Caller
 from support.jetstream import API
 from support.launch import Launch
 from support.servers import Server
+from support.wire import header
 
 pytestmark = pytest.mark.timeout(120)
 
 _names = count(1)
 Line = tuple[str, list[str], str]
 """Subject, header lines, payload."""
-
-
-def header(*lines: str) -> bytes:
-    return b"NATS/1.0\r\n" + b"".join(line.encode() + b"\r\n" for line in lines) + b"\r\n"
 
 
 class Counters:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.caller import Caller
 from support.launch import Launch
-from support.servers import Server
+from support.servers import Server, until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -70,9 +69,7 @@ def test_a_block_that_is_emptied_while_the_server_runs(launch: Launch, tmp_path:
         for seq in lost:
             error = caller.request("$JS.API.STREAM.MSG.GET.S", {"seq": seq}).json["error"]
             assert (error["code"], error["err_code"]) == (404, 10037)
-        deadline = time.monotonic() + 20
-        while "lost" not in (told := state(caller)):
-            assert time.monotonic() < deadline
+        told = until(lambda: "lost" in (now := state(caller)) and now)
         assert told["lost"] == {"msgs": lost, "bytes": size}
         assert told["messages"] == COUNT - len(lost)
         assert caller.request("s.1", b"next").json["seq"] == COUNT + 1

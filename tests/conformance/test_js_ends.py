@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -48,7 +49,9 @@ class Two:
 
     def connect(self) -> None:
         self.close()
-        self.callers = [Caller(server) for server in self.servers]
+        with ExitStack() as stack:
+            self.callers = [stack.enter_context(Caller(server)) for server in self.servers]
+            stack.pop_all()  # all are connected: close() closes them
 
     def close(self) -> None:
         for caller in self.callers:
@@ -59,7 +62,7 @@ class Two:
         for server in self.servers:
             server.stop()
             server.start_again()
-        self.callers = [Caller(server) for server in self.servers]
+        self.connect()
 
     def ask(self, subject: str, body: object = None, header: bytes = b"", differs: bool = False) -> Message:
         """Return the answer of the server under test; with `differs`, compare only whether it is an error."""

@@ -15,6 +15,7 @@ from support.jetstream import config
 from support.launch import Launch, Move
 from support.schedules import read_schedules
 from support.servers import Kind
+from support.wire import header
 
 from gnats.go.text import SECOND
 from gnats.go.times import unix_ns
@@ -35,19 +36,17 @@ ZONES = [
 ]  # fmt: skip
 
 
-def header(*lines: str) -> bytes:
-    return b"NATS/1.0\r\n" + b"".join(line.encode() + b"\r\n" for line in lines) + b"\r\n"
-
-
 def state_file(directory: Path) -> Path:
     (found,) = directory.rglob("sched.db")
     return found
 
 
-def schedule(caller: Caller, subject: str, pattern: str, *more: str, payload: bytes = b"") -> None:
+def schedule(caller: Caller, subject: str, pattern: str, *more: str, payload: bytes = b"") -> int:
+    """Store a schedule; return its sequence."""
     lines = header(f"Nats-Schedule: {pattern}", "Nats-Schedule-Target: s.t", *more)
     answer = caller.request(subject, payload, lines).json
     assert "error" not in answer, answer
+    return int(answer["seq"])
 
 
 def changes(zone: str) -> list[datetime]:
@@ -107,19 +106,18 @@ def due(pattern: str, zone: str | None, when: int) -> tuple[int, int]:
 
 def fill(caller: Caller) -> None:
     caller.request("$JS.API.STREAM.CREATE.S", STREAM)
-    soon = (datetime.now(UTC) + timedelta(seconds=0.7)).isoformat()
-    schedule(caller, "s.missed", f"@at {soon}", "Nats-Schedule-TTL: 5m", "A: b", payload=b"missed")
     schedule(caller, "s.every", "@every 1h")
     schedule(caller, "s.clock", "0 0 5 * * *", "Nats-Schedule-Time-Zone: Europe/Amsterdam")
     schedule(caller, "s.replaced", "@every 1h")
     schedule(caller, "s.replaced", "@every 2h")
     schedule(caller, "s.ended", "@every 1h")
     caller.request("s.ended", b"plain")
-    schedule(caller, "s.deleted", "@every 1h")
-    caller.request("$JS.API.STREAM.MSG.DELETE.S", {"seq": 8})
+    seq = schedule(caller, "s.deleted", "@every 1h")
+    caller.request("$JS.API.STREAM.MSG.DELETE.S", {"seq": seq})
     schedule(caller, "s.purged", "@every 1h")
     caller.request("$JS.API.STREAM.PURGE.S", {"filter": "s.purged"})
-    caller.fence()
+    soon = (datetime.now(UTC) + timedelta(seconds=4)).isoformat()  # when the server has stopped
+    schedule(caller, "s.missed", f"@at {soon}", "Nats-Schedule-TTL: 5m", "A: b", payload=b"missed")
 
 
 LEFT = {b"s.every", b"s.clock", b"s.replaced"}

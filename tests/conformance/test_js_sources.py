@@ -14,7 +14,7 @@ import pytest
 from support.caller import Caller, Message
 from support.jetstream import API, comparable, config
 from support.launch import Launch, Move, launcher
-from support.servers import KINDS, REFERENCE, Kind, Server, selected
+from support.servers import KINDS, REFERENCE, Kind, Server, selected, until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
 
@@ -105,14 +105,6 @@ def origins(caller: Caller, name: str) -> Any:
 
 def state(caller: Caller, name: str) -> Any:
     return comparable(info(caller, name)["state"])
-
-
-def until(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
-    """Call ask() until wanted(its result); return that. Raises AssertionError after PATIENCE."""
-    deadline = time.monotonic() + PATIENCE
-    while not wanted(found := ask()):
-        assert time.monotonic() < deadline, found
-    return found
 
 
 @pytest.fixture
@@ -319,12 +311,10 @@ def test_what_is_taken_from_a_queue_is_gone_there(
             caller, "T", **({"mirror": {"name": "Q"}} if what == "mirror" else {"sources": [{"name": "Q"}]})
         )
         watch = Watch(caller, "T")
-        consumers = until(
-            lambda: caller.request(f"{API}CONSUMER.LIST.Q").json["consumers"], lambda found: bool(found)
-        )
+        consumers = until(lambda: caller.request(f"{API}CONSUMER.LIST.Q").json["consumers"], PATIENCE)
         fill(caller, 5, "q")
         watch.wait(10 if retention == "workqueue" else 5)
-        until(lambda: info(caller, "Q")["state"]["messages"], lambda left: left == 0)
+        until(lambda: info(caller, "Q")["state"]["messages"] == 0, PATIENCE)
         consumer = consumers[0]["config"]
         consumer.pop("deliver_subject")
         return shown(caller, "T"), comparable(consumer), state(caller, "Q")
@@ -360,7 +350,7 @@ def an_origin_is_not_there(caller: Caller) -> Any:
     create(caller, "M", mirror={"name": "none"})
     create(caller, "S", sources=[{"name": "none"}])
     said = [
-        until(lambda name=name: origins(caller, name), lambda found: "error" in found[0])  # type: ignore[misc]
+        until(lambda name=name: "error" in (found := origins(caller, name))[0] and found, PATIENCE)  # type: ignore[misc]
         for name in "MS"
     ]
     # Both find the origin once it exists.

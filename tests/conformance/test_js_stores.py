@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -247,10 +246,7 @@ def test_a_change_of_compression_is_for_new_blocks(launch: Launch, kind: Kind, t
             assert answer["config"]["compression"] == compression
             while len(packed()) < blocks:
                 caller.request("s", b"the same words again and again " * 50)
-        deadline = time.monotonic() + 20
-        while packed() != {"1": False, "2": True, "3": False}:
-            assert time.monotonic() < deadline, packed()
-            caller.fence()
+        until(lambda: packed() == {"1": False, "2": True, "3": False})
 
 
 def test_acknowledged_messages_survive_a_kill(launch: Launch, kind: Kind, tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 from interop.test_jwt_reference import CASES, in_order
 from support import jwts
 from support.jwts import HOUR, Attempt
 from support.launch import Launch, start
 from support.monitor import monitor
+from support.natspy import joined
 from support.reload import reload
 from support.servers import REFERENCE, Kind, Server, until
 from support.trust import Account, Refused, Trust, connect, hears, request, user_info
@@ -160,7 +160,7 @@ def test_a_user_leaves_when_its_jwt_ends(launch: Launch) -> None:
     account = trust.account()
     server = launch(config=trust.config(account))
     user = account.user()
-    user.claims.exp = int(time.time()) + 2
+    user.claims.exp = int(time.time()) + 5
     with user.connect(server) as connection:
         assert connection.rest().endswith(b"-ERR 'User Authentication Expired'\r\n")
 
@@ -171,7 +171,7 @@ def test_an_account_ends_with_its_jwt(launch: Launch) -> None:
     server = launch(config=trust.config(account))
     user = account.user()
     with user.connect(server) as connection:
-        account.claims.exp = int(time.time()) + 2
+        account.claims.exp = int(time.time()) + 5
         reload(server, trust.config(account))
         assert connection.rest().endswith(b"-ERR 'Account Authentication Expired'\r\n")
     with pytest.raises(Refused, match="Authorization Violation"):
@@ -259,7 +259,7 @@ def others_are_the_default_permissions(account: Account, users: list[Any]) -> No
 
 @change(b"-ERR 'Account Authentication Expired'\r\n", b"-ERR 'Account Authentication Expired'\r\n")
 def it_ends_soon(account: Account, users: list[Any]) -> None:
-    account.claims.exp = int(time.time()) + 2
+    account.claims.exp = int(time.time()) + 5
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -688,8 +688,7 @@ async def test_nats_py_with_credentials(launch: Launch, tmp_path: Path) -> None:
     creds = tmp_path / "user.creds"
     creds.write_text(format_user_config(user.jwt, user.key))
     server = await asyncio.to_thread(launch, config=trust.config(account))
-    client = await nats.connect(server.url, user_credentials=str(creds), allow_reconnect=False)
-    subscription = await client.subscribe("greet")
-    await client.publish("greet", b"hello")
-    assert (await subscription.next_msg(30)).data == b"hello"
-    await client.close()
+    async with joined(server.url, user_credentials=str(creds)) as client:
+        subscription = await client.subscribe("greet")
+        await client.publish("greet", b"hello")
+        assert (await subscription.next_msg(30)).data == b"hello"

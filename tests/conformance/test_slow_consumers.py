@@ -75,7 +75,8 @@ def test_too_much_pending_closes_the_consumer_and_nobody_else(
     assert good.fence() == [message(number) for number in range(sent, sent + BATCH)]
     varz = wait_connections(server, 2)
     assert (varz["slow_consumers"], varz["slow_consumer_stats"]["clients"]) == (1, 1)
-    assert varz["stalled_clients"] > 0, "the producer never stalled"
+    if not server.kind.is_reference:  # the reference may see the end of the slow consumer first
+        assert varz["stalled_clients"] > 0, "the producer never stalled"
 
 
 def test_without_stall_messages_are_dropped_and_nobody_is_closed(

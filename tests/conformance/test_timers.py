@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 from support.launch import Launch
 from support.servers import Server
-from support.wire import PING, PONG, Connection
+from support.wire import PING, PONG, Connection, connect_op
 
 from .cases import QUIET
 
@@ -42,54 +42,6 @@ def test_who_does_not_answer_is_closed_after_ping_max(hasty: Server) -> None:
     hasty.wait_log(r"\[DBG\] .* - Client connection closed: Stale Connection")
 
 
-def test_who_answers_stays_until_it_stops(hasty: Server) -> None:
-    with Connection(hasty.address, pings=True) as silent, Connection(hasty.address, pings=True) as connection:
-        connection.send(QUIET)
-        for _ in range(4):
-            assert connection.read_op() == PING
-            connection.send(PONG)
-        assert silent.rest() == UNANSWERED
-        assert connection.rest() == UNANSWERED
-
-
-def test_messages_are_delivered_between_pings(hasty: Server) -> None:
-    with (
-        Connection(hasty.address, pings=True) as subscriber,
-        Connection(hasty.address, pings=True) as publisher,
-    ):
-        subscriber.send(QUIET + b"SUB timers 1\r\n")
-        assert subscriber.read_op() == PING
-        subscriber.send(PONG)
-        publisher.send(QUIET + b"PUB timers 2\r\nhi\r\n")
-        assert subscriber.read_op() == b"MSG timers 1 2\r\nhi\r\n"
-        assert subscriber.read_op() == PING
-
-
-def test_who_is_active_is_pinged_less_often(hasty: Server) -> None:
-    with Connection(hasty.address, pings=True) as idle, Connection(hasty.address, pings=True) as active:
-        idle.send(QUIET)
-        active.send(QUIET)
-        assert active.read_op() == PING  # the first PING measures the round trip of active clients too
-        active.send(PONG)
-        idle.sock.settimeout(0.05)
-        to_idle = to_active = 0
-        while to_idle < 4:
-            to_active += active.fence().count(PING)
-            active.send(PONG)
-            if _read_ping(idle):
-                to_idle += 1
-                idle.send(PONG)
-        assert to_active < to_idle
-
-
-def _read_ping(connection: Connection) -> bool:
-    """Return True if a PING comes within the socket's timeout."""
-    try:
-        return connection.read_op() == PING
-    except TimeoutError:
-        return False
-
-
 def test_first_ping_comes_soon_after_connect(server: Server) -> None:
     """The first PING measures the round trip; it does not wait for the interval of two minutes."""
     with Connection(server.address, pings=True) as connection:
@@ -103,14 +55,15 @@ def test_who_does_not_log_in_is_closed_beside_others_that_do(launch: Launch) -> 
     """A hundred clients that logged in and a hundred that left do not disturb the timers of silent ones."""
     server = launch(config='authorization { user: u, password: p, timeout: 4 }\nping_interval: "2400h"')
     with ExitStack() as stack:
-        inside = [stack.enter_context(Connection(server.address)) for _ in range(100)]
+        inside = []
         for _ in range(100):
+            connection = stack.enter_context(Connection(server.address))
+            connection.send(connect_op("u", "p"))
+            connection.fence()
+            inside.append(connection)
             Connection(server.address).close()
         before = time.monotonic()
         silent = [stack.enter_context(Connection(server.address)) for _ in range(20)]
-        for connection in inside:
-            connection.send(b'CONNECT {"verbose":false,"user":"u","pass":"p"}\r\n')
-            connection.fence()
         assert {connection.rest() for connection in silent} == {b"-ERR 'Authentication Timeout'\r\n"}
         assert time.monotonic() - before >= 4
         for connection in inside:

@@ -6,7 +6,6 @@ import ssl
 from typing import Any
 
 import bcrypt
-import nats
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -14,6 +13,7 @@ from support import jwts
 from support.certs import Certificates
 from support.launch import Launch
 from support.monitor import monitor
+from support.natspy import joined
 from support.servers import Server
 from support.tlswire import TLSConnection, client_context
 from support.trust import Refused, connect, user_info
@@ -175,9 +175,8 @@ def test_no_auth_user(launch: Launch, who: str) -> None:
 async def test_nats_py_with_an_nkey(server: Server, tmp_path: Any) -> None:
     seed = tmp_path / "user.nk"
     seed.write_text(MINE.seed)
-    client = await nats.connect(server.url, nkeys_seed=str(seed), allow_reconnect=False)
-    await client.flush()
-    await client.close()
+    async with joined(server.url, nkeys_seed=str(seed)) as client:
+        await client.flush()
 
 
 # -- users by certificates -------------------------------------------------------------------------------

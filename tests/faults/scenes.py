@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import ssl
 from collections.abc import Callable
 
-from .stage import Stage, header
+from support.wire import header
+
+from .stage import Stage
 
 SYSTEM = """
 accounts {
@@ -163,6 +167,44 @@ def consuming(stage: Stage) -> None:
                 a.publish(message.reply, verb)
             elif message.reply:
                 a.ask(message.reply, verb)
+
+
+def gathering(stage: Stage) -> None:
+    """Consumers of a stream, few and then many, that go one by one and then with it."""
+    a = stage.peer()
+    name = stage.stream(a, storage="memory")
+
+    def consumer(number: int) -> None:
+        config = {"name": f"C{number}", "backoff": [10**9, 2 * 10**9], "max_deliver": 3}
+        config |= {"ack_policy": "explicit", "filter_subject": f"{name}.{number}"}
+        a.api(f"CONSUMER.CREATE.{name}.C{number}.{name}.{number}", stream_name=name, config=config)
+
+    for number in range(4):
+        consumer(number)
+    a.api(f"CONSUMER.DELETE.{name}.C0")
+    for number in range(4, 14):
+        consumer(number)
+    a.store(name, [(f"{name}.{number}", b"x", b"") for number in range(14)])
+    a.api(f"CONSUMER.DELETE.{name}.C9")
+    if name in stage.acked and "success" in a.api(f"STREAM.DELETE.{name}"):
+        del stage.acked[name]
+
+
+def ending(stage: Stage) -> None:
+    """A stream with a few consumers is deleted: as a whole, or not at all."""
+    a = stage.peer()
+    name = stage.stream(a, storage="memory")
+    for number in range(5):
+        a.api(
+            f"CONSUMER.CREATE.{name}.C{number}",
+            stream_name=name,
+            config={"name": f"C{number}", "ack_policy": "explicit"},
+        )
+    answer = a.api(f"STREAM.DELETE.{name}")
+    stage.acked.pop(name, None)
+    if "success" not in answer:
+        a.api(f"STREAM.DELETE.{name}")
+    assert a.api(f"STREAM.INFO.{name}")["error"]["err_code"] == 10059
 
 
 def working(stage: Stage) -> None:
@@ -359,6 +401,8 @@ def subscribing(stage: Stage) -> None:
     a.publish(f"in.{name}.x", b"", f"reply.{name}.{'r' * 40}")
     limited.fence()
     limited.publish(f"reply.{name}.{'r' * 40}", b"yes")
+    a.send(f"SUB {name}..x 99\r\n".encode())
+    a.ask(f"{name}.{'nobody' * 60}")
     for sid in range(60, 80):
         b.send(b"UNSUB %d 3\r\nUNSUB %d\r\n" % (sid, sid))
     for one in (a, b, e, limited):
@@ -427,8 +471,116 @@ def serving(stage: Stage) -> None:
     e.fence()
 
 
+def matching(stage: Stage) -> None:
+    """More branches of wildcards than a look-up has room for, and more mapped subjects in one read."""
+    a = stage.peer()
+    patterns = itertools.product(*(f"*{letter}" for letter in "abcdefg"))
+    lines = (f"SUB {stage.name}.{'.'.join(each)} {n}\r\n" for n, each in enumerate(patterns, 1000))
+    a.send("".join(lines).encode())
+    a.fence()
+    a.publish(f"{stage.name}.a.b.c.d.e.f.g", b"matched")
+    a.take(128, stage.name)
+    a.send(b"".join(b"PUB map.%d 1\r\nx\r\n" % n for n in range(100)))
+    a.fence()
+
+
+def mapping(stage: Stage) -> None:
+    """A mapped subject that is longer than any before it."""
+    a = stage.peer()
+    a.publish(f"map.{'x' * (300 * (stage.number % 12))}", b"mapped")
+    a.fence()
+
+
+GRANTED, DENIED = '"in.no.>"', '"in.no.>", "in.late.>"'
+
+
+def reloading(stage: Stage) -> None:
+    """New permissions take subscriptions away: without memory for that, the connection goes as a whole."""
+    limited, a = stage.peer("limited"), stage.peer()
+    subject = f"in.late.{stage.name}"
+    limited.send(
+        "".join(f"SUB {subject} {n}\r\nSUB {subject} queue 1{n}\r\n" for n in range(10, 90)).encode()
+    )
+    limited.fence()
+    done = stage.reload(stage.config.replace(GRANTED, DENIED))
+    limited.fence()
+    a.publish(subject, b"secret")
+    a.fence()
+    limited.fence()
+    found = [message for message in limited.messages if message.subject == subject]
+    assert not found or not done or limited.gone
+    assert stage.reload(stage.config) or stage.is_reported
+
+
+MORE_ACCOUNTS = """
+  F {
+    users: [{user: f, password: p}]
+    msg_trace: {dest: traces, sampling: 50}
+    exports: [{service: "answer.>"}, {stream: "news.>"}]
+    mappings { "from.*": "to.$1" }
+  }
+  G {
+    users: [{user: g, password: p}]
+    imports: [
+      {service: {account: F, subject: "answer.x"}}
+      {stream: {account: F, subject: "news.*"}, to: "old.$1"}
+    ]
+  }
+"""
+
+
+def rearranging(stage: Stage) -> None:
+    """A reload brings accounts with exports, imports and mappings; the next one takes them away."""
+    if not stage.reload(stage.config.replace("accounts {", "accounts {" + MORE_ACCOUNTS)):
+        # the reload has done a part: what is left of it is done again, or undone
+        assert stage.is_reported
+        assert stage.reload(stage.config.replace("accounts {", "accounts {" + MORE_ACCOUNTS))
+    f, g = stage.peer("f"), stage.peer("g")
+    f.subscribe("answer.>")
+    g.subscribe("old.>")
+    f.fence()
+    g.fence()
+    f.publish("news.x", b"today")
+    g.publish("answer.x", b"question")
+    if not (f.gone or g.gone):
+        assert f.take(1, "answer.x")
+        assert g.take(1, "old.x")
+    f.close()
+    g.close()
+    assert stage.reload(stage.config) or stage.is_reported
+    assert stage.reload(stage.config)
+
+
+def securing(stage: Stage) -> None:
+    """Connections over TLS, with a client's certificate, and a certificate that is loaded anew."""
+    a, b = stage.securely(), stage.securely()
+    for n in range(20):
+        a.subscribe(f"{stage.name}.{n}")
+    a.fence()
+    for size in (10, 70_000, 300_000):
+        b.publish(f"{stage.name}.7", b"x" * size)
+    b.fence()
+    a.take(3, stage.name)
+    stage.reload(stage.config)
+    stage.securely().fence()
+    stranger = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    stranger.check_hostname = False
+    stranger.verify_mode = ssl.CERT_NONE
+    assert not stage.securely(context=stranger).fence()
+
+
 Scene = Callable[[Stage], None]
-PLAIN: tuple[Scene, ...] = (subscribing, crowding, serving)
+PLAIN: tuple[Scene, ...] = (
+    subscribing,
+    crowding,
+    serving,
+    matching,
+    mapping,
+    reloading,
+    rearranging,
+)
+SECURE: tuple[Scene, ...] = (securing,)
 JETSTREAM: tuple[Scene, ...] = (
-    storing, removing, consuming, working, counting, batching, scheduling, expiring, sourcing, getting,
+    storing, removing, consuming, gathering, ending, working, counting, batching, scheduling, expiring,
+    sourcing, getting,
 )  # fmt: skip

@@ -6,6 +6,7 @@ import json
 import re
 import select
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,8 +14,9 @@ from typing import Any
 
 from support.caller import Message, parse
 from support.failing_server import Call, Failing
+from support.reload import FAILED, attempt
 from support.servers import Server
-from support.wire import connect_op, next_op, publish_op
+from support.wire import PING, PONG, connect_op, next_op, publish_op
 
 LIMIT = 20.0
 """Seconds in which the server must answer, or log why it does not."""
@@ -33,8 +35,13 @@ class Silent(AssertionError):
 class Stage:
     """A server, what failed in it, and what it has acknowledged."""
 
-    def __init__(self, server: Server, failing: Failing) -> None:
+    def __init__(
+        self, server: Server, failing: Failing, config: str = "", context: ssl.SSLContext | None = None
+    ) -> None:
+        """`config` is the server's, for reload(); `context` that of the connections of securely()."""
         self.server = server
+        self.config = config
+        self.context = context
         self.calls: list[str] = []
         """Where calls have failed, as in failing_server.c."""
         self.acked: dict[str, dict[int, tuple[str, bytes]]] = {}
@@ -111,6 +118,15 @@ class Stage:
     def peer(self, user: str = "a", **options: object) -> Peer:
         return self._peers.enter_context(closing(Peer(self, user, options)))
 
+    def reload(self, config: str) -> bool:
+        """Reload the server's configuration; whether the server has done so."""
+        said = attempt(self.server, config)
+        return not said or not said[-1].startswith(FAILED)
+
+    def securely(self, context: ssl.SSLContext | None = None) -> Peer:
+        """Connect over TLS."""
+        return self._peers.enter_context(closing(Peer(self, "a", {}, context or self.context)))
+
     def stream(self, peer: Peer, name: str = "", **config: Any) -> str:
         """Create a stream of all subjects below its name."""
         name = name or self.name
@@ -133,7 +149,9 @@ def closing(peer: Peer) -> Iterator[Peer]:
 class Peer:
     """A connection that the server may close; then it does nothing any more."""
 
-    def __init__(self, stage: Stage, user: str, options: dict[str, object]) -> None:
+    def __init__(
+        self, stage: Stage, user: str, options: dict[str, object], context: ssl.SSLContext | None = None
+    ) -> None:
         self.gone = False
         self.messages: list[Message] = []
         self._stage = stage
@@ -144,9 +162,25 @@ class Peer:
         self._inbox = f"_INBOX.{user}.{id(self):x}"
         self._socket = socket.create_connection(stage.server.address, 30)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.send(connect_op(user, "p", **{"headers": True, "protocol": 1, "no_responders": True} | options))
-        self.subscribe(f"{self._inbox}.*")
-        self.fence()
+        try:
+            if context:
+                self._secure(context)
+            login = {"headers": True, "protocol": 1, "no_responders": True} | options
+            self.send(connect_op(user, "p", **login))
+            self.subscribe(f"{self._inbox}.*")
+            self.fence()
+        except BaseException:
+            self.close()
+            raise
+
+    def _secure(self, context: ssl.SSLContext) -> None:
+        """Read INFO, which the server sends in clear text, and shake hands."""
+        try:
+            while self._socket.recv(1) not in (b"\n", b""):
+                pass
+            self._socket = context.wrap_socket(self._socket, server_hostname="localhost")
+        except OSError:
+            self.gone = True
 
     def close(self) -> None:
         self._socket.close()
@@ -167,17 +201,18 @@ class Peer:
 
     def fence(self) -> bool:
         """Wait for the answer to a PING; whether there is one."""
-        before = self._others.count(b"PONG\r\n")
-        self.send(b"PING\r\n")
+        before = self._others.count(PONG)
+        self.send(PING)
         limit = time.monotonic() + LIMIT
-        while not self.gone and self._others.count(b"PONG\r\n") == before:
+        while not self.gone and self._others.count(PONG) == before:
             self._read(1)
             if time.monotonic() > limit:
                 raise Silent("no PONG")
         return not self.gone
 
     def _read(self, seconds: float) -> bool:
-        if not select.select([self._socket], [], [], seconds)[0]:
+        pending = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()
+        if not pending and not select.select([self._socket], [], [], seconds)[0]:
             return False
         try:
             data = self._socket.recv(1 << 20)
@@ -190,8 +225,8 @@ class Peer:
             del self._buffer[:end]
             if op.startswith((b"MSG ", b"HMSG ")):
                 self.messages.append(parse(op))
-            elif op == b"PING\r\n":
-                self.send(b"PONG\r\n")
+            elif op == PING:
+                self.send(PONG)
             else:
                 self._others.append(op)
         return True
@@ -259,7 +294,3 @@ class Peer:
             if "seq" in body and "duplicate" not in body and "error" not in body:
                 self._stage.acked.setdefault(stream, {})[body["seq"]] = subject, payload
         return found
-
-
-def header(*lines: str) -> bytes:
-    return "\r\n".join(["NATS/1.0", *lines, "", ""]).encode()

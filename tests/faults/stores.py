@@ -5,6 +5,7 @@ Prints a line for each thing that is not as it must be:
 * a message that was acknowledged is in the store while that runs, after it was killed, and, of one that syncs
   always, after all was lost that was not synced;
 * what a store says that it has stored or removed is stored or removed;
+* a message with a time to live goes when that is over, and a schedule is due when it says;
 * a store that could not write is frozen, and serves what it has; the next one that opens the directory works.
 """
 
@@ -28,6 +29,8 @@ from gnats.store.store import FileStore, StoreFailure
 
 KEY = b"a key of the server"
 AT = b"@at 2124-02-20T00:00:00Z"
+FAR = 2**63 - 1
+"""A time, in ns since 1970, when every time to live is over and every schedule is due."""
 Contents = dict[int, tuple[bytes, bytes]]
 
 
@@ -96,6 +99,10 @@ class Use:
         self.always = bool(settings.get("sync_always"))
         self.problems: list[str] = []
         self.waiting: Contents = {}
+        self.mortal: set[int] = set()
+        """Sequences of the messages that expire."""
+        self.scheduled: set[int] = set()
+        """Sequences of the messages that are schedules."""
         self._numbers = itertools.count()
 
     def open(self) -> None:
@@ -109,19 +116,26 @@ class Use:
         except (OSError, MemoryError):
             return None
 
-    def publish(self, subject: bytes, size: int, hdr: bytes = b"") -> None:
-        """Append a message, which is not acknowledged yet."""
+    def publish(self, subject: bytes, size: int, hdr: bytes = b"") -> int | None:
+        """Append a message, which is not acknowledged yet; its sequence, None: the store refused it."""
         payload = b"%d " % next(self._numbers) + b"x" * size
         seq = self.call(lambda store: store.store_msg(subject, payload, hdr, flush=False))
         if seq is not None:
             if seq in self.acked or (seq in self.waiting and self.store and not self.store.failure()):
                 self.problems.append(f"sequence {seq} was given out twice")
             self.waiting[seq] = subject, payload
+        return seq
+
+    def publish_schedule(self, subject: bytes, hdr: bytes) -> None:
+        if (seq := self.publish(subject, 10, hdr)) is not None:
+            self.scheduled.add(seq)
 
     def waiting_ttl(self, subject: bytes, seconds: int) -> None:
         """Append a message that lives so long."""
-        seq = self.call(lambda store: store.store_msg(subject, b"lives", ttl=seconds, flush=False))
+        hdr = b"NATS/1.0\r\nNats-TTL: %d\r\n\r\n" % seconds
+        seq = self.call(lambda store: store.store_msg(subject, b"lives", hdr, ttl=seconds, flush=False))
         if seq is not None:
+            self.mortal.add(seq)
             self.waiting[seq] = subject, b"lives"
 
     def flush(self) -> None:
@@ -138,9 +152,13 @@ class Use:
         self.waiting = {}
 
     def remove(self, seq: int, erase: bool = False) -> None:
+        known = seq in self.acked and seq not in self.doubtful
         self.doubtful.add(seq)
-        if self.call(lambda store: store.remove_msg(seq, erase)):
+        done = self.call(lambda store: store.remove_msg(seq, erase))
+        if done:
             self.removed.add(seq)
+        elif known and done is False:
+            self.problems.append(f"sequence {seq} is not there to be removed")
 
     def purge(self, **what: Any) -> None:
         seqs = set(self.acked)
@@ -170,6 +188,21 @@ class Use:
         if found and (state.first_seq, state.last_seq < max(found)) != (min(found), False):
             self.problems.append(f"{when}: first is {state.first_seq} and last {state.last_seq}")
 
+    def check_late(self, store: FileStore, when: str) -> None:
+        """Have the time come when all is due; then what expires is gone."""
+        if self.scheduled:
+            due = store.schedules_due(FAR)
+            late = self.scheduled & self.acked.keys() - self.doubtful - set(due)
+            if late:
+                self.problems.append(f"{when}: the schedules {sorted(late)} are never due")
+        if self.mortal:
+            store.expire_msgs(FAR)
+            message = store.get_next()
+            while message:
+                if message[0] in self.mortal:
+                    self.problems.append(f"{when}: sequence {message[0]} never expires")
+                message = store.get_next((), message[0] + 1)
+
     def check_next(self, directory: Path, when: str, *, lost_removals: bool = False) -> None:
         """The store that opens the directory next."""
         try:
@@ -183,6 +216,7 @@ class Use:
             self.problems.append(f"{when}: sequence {seq} is given out twice")
         if store.get(seq)[4] != b"message":
             self.problems.append(f"{when}: it stores nothing")
+        self.check_late(store, when)
         store.close()
 
 
@@ -206,7 +240,7 @@ def remove(use: Use) -> None:
         use.publish(b"a.%d" % (number % 3), 150)
         use.flush()
     use.call(lambda store: store.write_state(True))
-    for seq in (3, 1, 2, 9, 10, 11, 12, 24):
+    for seq in (3, 1, 2, 9, 10, 11, 12, 13, 24):
         use.remove(seq, erase=seq in (3, 11))
     use.call(lambda store: store.maintain(idle=0))
     use.publish(b"a.next", 100)
@@ -282,29 +316,37 @@ def reopen(use: Use) -> None:
         use.call(lambda store: store.subjects_page([b"a.>"], most=3))
 
 
-def expire(use: Use) -> None:
+def live(use: Use) -> None:
     """Messages with times to live, which are not over."""
     use.open()
     for number in range(200):
         use.waiting_ttl(b"t.%d" % number, 3600 + number)
     use.flush()
     use.call(lambda store: store.write_state(True))
+
+
+def expire(use: Use) -> None:
+    live(use)
     use.call(lambda store: store.close())
     use.store = None
     use.open()
     use.call(lambda store: store.expire_msgs())
 
 
-def schedule(use: Use) -> None:
+def plan(use: Use) -> None:
     """Messages that are schedules, which are not due."""
     use.open()
     hdr = b"NATS/1.0\r\nNats-Schedule: %s\r\nNats-Schedule-Target: target\r\n\r\n"
     for number in range(40):
         when = b"0 0 5 * * *\r\nNats-Schedule-Time-Zone: Europe/Amsterdam" if number % 9 == 1 else AT
-        use.publish(b"s.%d" % number, 10, hdr=hdr % when)
+        use.publish_schedule(b"s.%d" % number, hdr % when)
     use.flush()
     use.call(lambda store: store.write_state(True))
     use.remove(2)
+
+
+def schedule(use: Use) -> None:
+    plan(use)
     use.call(lambda store: store.close())
     use.store = None
     use.open()
@@ -332,7 +374,13 @@ def ask(use: Use) -> None:
     for number in range(400):
         use.publish(b"a.%d.%s" % (number % 60, b"long" * (number % 90)), 10)
     use.flush()
+    for number in range(1, 50):
+        use.publish(b"d" * number, 10)
+    use.flush()
     filters = [b"a.*.longlong", b"*.7.>", b"a.>"]
+    many = [b"*.%d.>" % number for number in range(100)]
+    use.call(lambda store: store.subjects_totals(many))
+    use.call(lambda store: store.subjects_totals([b">"]))
     use.call(lambda store: store.last_seqs(filters, up_to=300))
     use.call(lambda store: store.last_seqs([b"a.>"]))
     use.call(lambda store: store.subjects_page([b"a.>"], most=3))
@@ -346,6 +394,37 @@ def ask(use: Use) -> None:
     use.call(lambda store: store.update_config(max_msgs_per_subject=1))
     use.call(lambda store: store.write_state(True))
     use.call(lambda store: store.maintain(idle=0))
+
+
+def leave_gaps(use: Use) -> None:
+    """A large gap between the messages of one block."""
+    use.open()
+    use.publish(b"a.0", 10)
+    use.flush()
+    use.call(lambda store: store.skip(n=5000))
+    for number in range(150):
+        use.publish(b"a.%d" % number, 10)
+        use.flush()
+    use.call(lambda store: store.write_state(True))
+
+
+def cut_gap(use: Use) -> None:
+    """A gap that is cut in the middle, and new messages with sequences that were a part of it."""
+    use.open()
+    use.publish(b"a.0", 10)
+    use.flush()
+    use.call(lambda store: store.skip(n=5000))
+    use.publish(b"a.1", 10)
+    use.flush()
+    use.doubtful.add(5002)
+    if use.call(lambda store: store.truncate_to(3000)) is not None:
+        use.acked.pop(5002, None)
+        use.doubtful.clear()
+    for number in range(20):
+        use.publish(b"b.%d" % number, 10)
+    use.flush()
+    for seq in range(3001, 3011):
+        use.remove(seq)
 
 
 SMALL = {"block_size": 1500}
@@ -370,8 +449,13 @@ MORE: dict[str, tuple[Callable[[Use], None], dict[str, Any]]] = {
     "reopen": (reopen, SMALL),
     "reopen, compressed": (reopen, SMALL | {"compression": "s2"}),
     "reopen, encrypted": (reopen, SMALL | {"cipher": "chacha", "key": KEY, "account": "A"}),
+    "live": (live, SMALL | {"allow_msg_ttl": True}),
     "expire": (expire, SMALL | {"allow_msg_ttl": True}),
+    "remove, encrypted": (remove, SMALL | {"cipher": "chacha", "key": KEY, "account": "A"}),
+    "gaps": (leave_gaps, {}),
+    "cut gap": (cut_gap, {}),
     "ask": (ask, SMALL),
+    "plan": (plan, SMALL | {"allow_msg_schedules": True}),
     "schedule": (schedule, SMALL | {"allow_msg_schedules": True}),
     "truncate": (truncate, SMALL),
 }
@@ -433,10 +517,13 @@ class Turn:
             self._disk.write(root / "power")
         if use.store is not None:
             self._check(use.store, "while it runs")
-            use.call(lambda store: store.close())
         self._check_next(root / "killed", "after kill -9")
         if sees_syncs:
             self._check_next(root / "power", "after the loss of what was not synced", lost_removals=True)
+        if use.store is not None:
+            use.check_late(use.store, "while it runs")
+            use.doubtful |= use.mortal
+            use.call(lambda store: store.close())
         self._check_next(use.directory, "after its end")
 
     def _check(self, store: FileStore, when: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 from support.caller import Caller, Message
 from support.faults import Home, create, info, stored
 from support.servers import Server, until
+from support.wire import header
 
 from gnats.store.format.highway import checksum
 
@@ -75,6 +76,31 @@ def test_what_is_refused_for_want_of_descriptors_is_not_there(home: Home, key: s
         assert not ask(caller, "CONSUMER.NAMES.S")["consumers"]
         create(caller, "NEW", storage="file")
         assert "error" not in ask(caller, "CONSUMER.CREATE.S.C", {"stream_name": "S", "config": DURABLE})
+    home.stop()
+
+
+def test_a_rollup_that_cannot_open_a_file_is_done_later(home: Home) -> None:
+    with Caller(home.start()) as caller:
+        window = 10**8  # a start reads the messages of the last 100 ms
+        create(
+            caller, "S", storage="file", allow_rollup_hdrs=True, max_bytes=127_000, duplicate_window=window
+        )
+        for payload in (b"old", b"older"):
+            caller.request("S.a", payload)
+        for _ in range(3):
+            caller.request("S.b", bytes(30_000))  # a block each
+        later = time.time() + 2 * window / 10**9
+    home.stop()
+    assert len(list(home.store.rglob("*.blk"))) > 1
+    until(lambda: time.time() > later)
+    server = home.start()
+    with Caller(server) as caller:
+        caller.request("S.b", b"the last block is open now")
+        with no_descriptors(server):
+            assert "seq" in caller.request("S.a", b"new", header=header("Nats-Rollup: sub")).json
+        assert info(caller, "S")["state"]["messages"] == 7
+        until(lambda: info(caller, "S")["state"]["messages"] == 5)
+        assert ask(caller, "STREAM.MSG.GET.S", {"next_by_subj": "S.a", "seq": 1})["message"]["seq"] == 7
     home.stop()
 
 

@@ -14,6 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +94,15 @@ class Playing:
         self._directory = Path(tempfile.mkdtemp(prefix="gnats-fuzz-"))
         self.server = Server(kind, self._directory, config=config(self._directory / "js"))
 
-    def end(self) -> None:
-        self.server.kill()
-        shutil.rmtree(self._directory, ignore_errors=True)
+    def end(self, *, killed: bool = False) -> None:
+        """Stop or kill the server. Raises AssertionError when it does not rest, or ends with an error."""
+        try:
+            if killed:
+                self.server.kill()
+            else:
+                self.server.stop()
+        finally:
+            shutil.rmtree(self._directory, ignore_errors=True)
 
     def play(self, steps: list[Step]) -> tuple[list[Any], dict[str, list[Any]]]:
         """Play steps; return the answers to each step, and other messages by subject."""
@@ -172,10 +179,12 @@ class Comparison:
         self._playing: list[Playing] = []
         self._pool = ThreadPoolExecutor(len(self._kinds))
 
-    def end(self) -> None:
-        for playing in self._playing:
-            playing.end()
-        self._playing.clear()
+    def end(self, *, killed: bool = False) -> None:
+        """Stop or kill the servers. Raises AssertionError when one does not rest, or ends with an error."""
+        with ExitStack() as stack:  # a server that fails keeps no other one running
+            for playing in self._playing:
+                stack.callback(playing.end, killed=killed)
+            self._playing.clear()
 
     def difference(self, steps: list[Step]) -> str:
         """Play steps to all servers; describe the first difference, "" for none."""
@@ -185,7 +194,7 @@ class Comparison:
                 self._playing.append(Playing(kind))
             (expected, pushed), *others = self._pool.map(lambda each: each.play(steps), self._playing)
         except Exception as error:  # noqa: BLE001 - a failing server is a finding
-            self.end()
+            self.end(killed=True)
             return f"{type(error).__name__}: {error}"
         for playing, (answers, also) in zip(self._playing[1:], others, strict=True):
             for step, right, wrong in zip(asked, expected, answers, strict=False):
@@ -248,6 +257,9 @@ def compare(
                 comparison.end()
             number += 1
         print(f"seed {seed}: sequences {first} to {number - 1}, {found} differences", flush=True)
+    except AssertionError:
+        print(f"\nFAILED --seed {seed} --first {number}", flush=True)
+        raise
     finally:
         comparison.end()
     return found

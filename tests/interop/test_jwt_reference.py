@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 from support import jwts
 from support.jwts import HOUR, Attempt
 from support.launch import start
+from support.natspy import joined
 from support.operatormode import Hook, Log
 from support.servers import REFERENCE, Server
 from support.wire import PONG, Closed, Connection
@@ -726,8 +726,7 @@ async def test_a_client_with_our_credentials_talks(world: World, tmp_path: Path)
     attempt = world.attempts["plain"]
     creds = tmp_path / "ann.creds"
     creds.write_text(format_user_config(attempt.user_jwt, attempt.user))
-    client = await nats.connect(world.server.url, user_credentials=str(creds), allow_reconnect=False)
-    subscription = await client.subscribe("greet")
-    await client.publish("greet", b"hello")
-    assert (await subscription.next_msg(30)).data == b"hello"
-    await client.close()
+    async with joined(world.server.url, user_credentials=str(creds)) as client:
+        subscription = await client.subscribe("greet")
+        await client.publish("greet", b"hello")
+        assert (await subscription.next_msg(30)).data == b"hello"

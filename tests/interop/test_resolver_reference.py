@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 from nats.aio.client import Client
 from support import jwts
 from support.launch import start
+from support.natspy import joined
 from support.operatormode import Hook, Log
 from support.servers import REFERENCE, Server
 
@@ -70,9 +70,8 @@ class World:
         await asyncio.to_thread(creds.write_text, format_user_config(token, self.administrator))
         server = await asyncio.to_thread(self.start)
         try:
-            client = await nats.connect(server.url, user_credentials=str(creds), allow_reconnect=False)
-            yield client
-            await client.close()
+            async with joined(server.url, user_credentials=str(creds)) as client:
+                yield client
         finally:
             await asyncio.to_thread(server.stop)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from support.caller import Message
 from support.js import Js, Peer
+from support.servers import until
 
 from gnats.go.text import SECOND
 
@@ -153,9 +153,7 @@ def test_messages_that_are_deleted_are_not_waited_for(js: Js, name: str) -> None
         pull(peer, name, 3)
         js.delete_msg(name, 1)
         js.delete_msg(name, 4)
-        limit = time.monotonic() + 20
-        while js.consumer_info(name, "C")["num_ack_pending"] != 2 and time.monotonic() < limit:
-            time.sleep(0.01)
+        until(lambda: js.consumer_info(name, "C")["num_ack_pending"] == 2)
         info = js.consumer_info(name, "C")
         assert (info["ack_floor"], info["num_ack_pending"], info["num_pending"]) == ((1, 1), 2, 0)
 
@@ -232,7 +230,4 @@ def test_ack_none_with_interest_retention(js: Js, name: str) -> None:
     js.publish(*[f"{name}.x"] * 3)
     with js.peer() as peer:
         pull(peer, name, 3)
-        limit = time.monotonic() + 20
-        while js.messages(name) and time.monotonic() < limit:
-            time.sleep(0.01)
-        assert js.messages(name) == 0
+        until(lambda: js.messages(name) == 0)

@@ -79,7 +79,7 @@ def test_a_pinned_client(js: Js, name: str) -> None:
 
 
 def test_a_pin_ends(js: Js, name: str) -> None:
-    setup(js, name, "pinned_client", 4, priority_timeout=SECOND // 2)
+    setup(js, name, "pinned_client", 4, priority_timeout=3 * SECOND)
     with js.peer() as peer:
         first, second = peer.inbox(), peer.inbox()
         ask(peer, name, first, group="A")

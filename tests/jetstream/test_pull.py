@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -303,28 +304,22 @@ def test_heartbeats_of_a_request(js: Js, name: str) -> None:
     js.publish(name)
     with js.peer() as peer:
         inbox = peer.inbox()
-        ask(peer, name, "C", inbox, batch=5, expires=SECOND // 2, idle_heartbeat=SECOND // 10)
+        ask(peer, name, "C", inbox, batch=5, expires=60 * SECOND, idle_heartbeat=SECOND // 10)
         assert peer.msg().ack[1] == 1
-        beats = 0
-        while (message := peer.msg()).status == "100 Idle Heartbeat":
-            assert message.headers == {"Nats-Last-Consumer": "1", "Nats-Last-Stream": "1"}
-            beats += 1
-        assert message.status == "408 Request Timeout"
-        assert message.headers == {"Nats-Pending-Messages": "4", "Nats-Pending-Bytes": "0"}
-        assert 2 <= beats <= 5
+        for beat in peer.msgs(2):
+            assert beat.status == "100 Idle Heartbeat"
+            assert beat.headers == {"Nats-Last-Consumer": "1", "Nats-Last-Stream": "1"}
 
 
 def test_heartbeats_of_tiny_intervals_are_not_more_than_anybody_can_want(js: Js, name: str) -> None:
     js.create_stream(name)
     js.create_consumer(name, "C", ack_policy="explicit")
     with js.peer() as peer:
-        ask(peer, name, "C", peer.inbox(), batch=1, expires=SECOND // 5, idle_heartbeat=1)
-        beats = 0
-        while (message := peer.msg()).status == "100 Idle Heartbeat":
-            beats += 1
-        assert message.status == "408 Request Timeout"
+        begun = time.monotonic()
+        ask(peer, name, "C", peer.inbox(), batch=1, expires=60 * SECOND, idle_heartbeat=1)
+        assert {each.status for each in peer.msgs(20)} == {"100 Idle Heartbeat"}
         if isinstance(js, NativeJs):
-            assert 1 <= beats <= 20
+            assert time.monotonic() - begun >= 0.15
 
 
 def test_headers_only(js: Js, name: str) -> None:

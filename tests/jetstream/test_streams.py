@@ -6,13 +6,12 @@ import json
 import re
 import resource
 import threading
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.servers import until
 from support.streams import Client, GnatsStreams
 
 from gnats.jetstream.engine.usage import Usage
@@ -28,13 +27,6 @@ def acked(payload: bytes) -> int:
     assert "error" not in answer, answer
     seq: int = answer["seq"]
     return seq
-
-
-def eventually(done: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < until, what
-        time.sleep(0.02)  # between two questions
 
 
 def test_message_ids_are_recovered(tmp_path: Path) -> None:
@@ -160,7 +152,7 @@ def test_streams_come_and_go_while_they_are_published_to(tmp_path: Path, io_thre
         for i in range(20):
             seen = len(answers)
             streams.add(name=f"GONE{i}", subjects=["gone.*"], storage="memory" if i % 2 else "file")
-            eventually(lambda seen=seen: len(answers) > seen + 3, "no answers")  # type: ignore[misc]
+            until(lambda seen=seen: len(answers) > seen + 3)  # type: ignore[misc]
             stream = streams.streams.pop(f"GONE{i}")
             streams.call(stream.close)
             streams.call(stream.store.close)
@@ -169,7 +161,7 @@ def test_streams_come_and_go_while_they_are_published_to(tmp_path: Path, io_thre
             thread.join()
         kinds = {re.sub(rb"\d+", b"N", answer.split(b"\r\n")[0]) for answer in answers}
         assert kinds <= {b'{"stream":"GONEN","seq":N}', b"NATS/N.N N"}
-        eventually(lambda: streams.call(reaped, streams), "closed streams are kept for ever")
+        until(lambda: streams.call(reaped, streams))
 
 
 def reaped(streams: GnatsStreams) -> bool:
@@ -191,7 +183,7 @@ def test_a_store_that_fails_acknowledges_nothing(tmp_path: Path, io_threads: int
                 assert acked(client.ask(b"good.a", b"x")[0][1]) == 1
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, before)
-            eventually(lambda: bool(stream.failure), "nobody knows")
+            until(lambda: stream.failure)
             assert "File too large" in stream.failure
             client.publish(b"bad.a", b"z", reply=client.inbox + b"never")
             assert acked(client.ask(b"good.a", b"x")[0][1]) == 2

@@ -4,6 +4,8 @@ import asyncio
 import json
 from typing import Any, Self
 
+from support.wire import CRLF, PING, PONG, connect_op, split_ops
+
 from gnats.log.logger import Logger
 
 TIMEOUT = 30.0
@@ -33,7 +35,10 @@ class Log(Logger):
 
 
 class Peer:
-    """A connection that has read INFO; a read raises TimeoutError after TIMEOUT seconds."""
+    """A connection that has read INFO; a read raises TimeoutError after TIMEOUT seconds.
+
+    It answers the server's PINGs and returns none: the first comes about two seconds after CONNECT.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -43,7 +48,11 @@ class Peer:
     @classmethod
     async def connect(cls, port: int, host: str = "127.0.0.1") -> Self:
         peer = cls(*await asyncio.open_connection(host, port))
-        peer.info = json.loads((await peer.line()).removeprefix(b"INFO "))
+        try:
+            peer.info = json.loads((await peer.line()).removeprefix(b"INFO "))
+        except BaseException:
+            await peer.close()
+            raise
         return peer
 
     @property
@@ -57,14 +66,15 @@ class Peer:
     async def line(self) -> bytes:
         """Return the next line without its end. Raises EOFError at the end of the connection."""
         async with asyncio.timeout(TIMEOUT):
-            line = await self._reader.readline()
-        if not line.endswith(b"\r\n"):
+            while (line := await self._reader.readline()) == PING:
+                self.send(PONG)
+        if not line.endswith(CRLF):
             raise EOFError(line)
         return line[:-2]
 
     async def ask(self, data: bytes) -> list[bytes]:
         """Send data and a PING; return the lines before the PONG."""
-        self.send(data + b"PING\r\n")
+        self.send(data + PING)
         lines: list[bytes] = []
         while (line := await self.line()) != b"PONG":
             lines.append(line)
@@ -72,8 +82,7 @@ class Peer:
 
     async def connected(self, **options: object) -> list[bytes]:
         """Send a CONNECT, not verbose unless given, and a PING; return the lines before the PONG."""
-        connect = {"verbose": False} | options
-        return await self.ask(b"CONNECT " + json.dumps(connect).encode() + b"\r\n")
+        return await self.ask(connect_op(**options))
 
     def pause(self) -> None:
         """Stop reading; later bytes stay in the kernel."""
@@ -84,7 +93,8 @@ class Peer:
     async def rest(self) -> bytes:
         """Return everything up to the end of the connection."""
         async with asyncio.timeout(TIMEOUT):
-            return await self._reader.read()
+            data = await self._reader.read()
+        return b"".join(op for op in split_ops(data) if op != PING)
 
     async def close(self) -> None:
         self._writer.close()

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from support.clock import HeldClock
 
 from gnats import Server
 from gnats.monitor import services
@@ -47,10 +48,14 @@ async def test_a_late_connect_of_a_refused_client_is_not_answered(start: Start, 
     assert await refused.rest() == b"-ERR 'maximum connections exceeded'\r\n"
 
 
-async def test_who_does_not_authenticate_in_time_is_closed(start: Start, connect: Connect) -> None:
+async def test_who_does_not_authenticate_in_time_is_closed(
+    clock: HeldClock, start: Start, connect: Connect
+) -> None:
     log = Log()
-    server = await start(log, authorization="tok", auth_timeout=0.05)
+    server = await start(log, authorization="tok", auth_timeout=5.0)
+    clock.watch(server)
     peers = [await connect(server) for _ in range(2)]
+    await clock.advance(5)
     assert [await peer.rest() for peer in peers] == [b"-ERR 'Authentication Timeout'\r\n"] * 2
     await log.seen("closed: Authentication Timeout", 2)
     assert len(log.with_text("- Authentication Timeout")) == 1  # the log holds the second back

@@ -8,6 +8,7 @@ from pathlib import Path
 import nats
 import pytest
 import uvloop
+from support.natspy import joined
 
 from gnats import Options, Server, ServerError
 from gnats.errors import OptionError
@@ -34,20 +35,18 @@ def descriptors() -> set[str]:
 
 async def test_messages_flow(start: Start) -> None:
     server = await start()
-    client = await nats.connect(server.client_url)
-    subscription = await client.subscribe("greet.*")
-    await client.publish("greet.joe", b"hello", headers={"a": "b"})
-    message = await subscription.next_msg(timeout=30)
-    assert (message.subject, message.data, message.headers) == ("greet.joe", b"hello", {"a": "b"})
-    await client.close()
+    async with joined(server.client_url) as client:
+        subscription = await client.subscribe("greet.*")
+        await client.publish("greet.joe", b"hello", headers={"a": "b"})
+        message = await subscription.next_msg(timeout=30)
+        assert (message.subject, message.data, message.headers) == ("greet.joe", b"hello", {"a": "b"})
 
 
 async def test_requests_without_responders_fail_at_once(start: Start) -> None:
     server = await start()
-    client = await nats.connect(server.client_url)
-    with pytest.raises(nats.errors.NoRespondersError):
-        await client.request("nobody", b"", timeout=30)
-    await client.close()
+    async with joined(server.client_url) as client:
+        with pytest.raises(nats.errors.NoRespondersError):
+            await client.request("nobody", b"", timeout=30)
 
 
 async def test_it_tells_its_address_and_what_it_holds(start: Start, connect: Connect) -> None:
@@ -210,9 +209,8 @@ async def test_one_on_all_addresses_has_a_url_that_can_be_used(host: str, shown:
     async with Server(Options(host=host, port=-1)) as server:
         assert listening_addresses(server) & {"0" * 8, "0" * 32}
         assert server.client_url == f"nats://{shown}:{server.port}"
-        client = await nats.connect(server.client_url)
-        await client.flush()
-        await client.close()
+        async with joined(server.client_url) as client:
+            await client.flush()
 
 
 async def test_a_configuration_file_holds(io_threads: int, connect: Connect, tmp_path: Path) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 from nats.aio.client import Client
+from support.natspy import joined
 
 from gnats import Server
 from gnats.core.subjects import subject
@@ -48,15 +46,6 @@ async def ask_later(client: Client, verb: str, body: object = None) -> asyncio.T
         return json.loads((await answers.next_msg(timeout=60)).data)
 
     return asyncio.create_task(answer())
-
-
-@asynccontextmanager
-async def connected(server: Server, **more: Any) -> AsyncIterator[Client]:
-    client = await nats.connect(server.client_url, **more)
-    try:
-        yield client
-    finally:
-        await client.close()
 
 
 class SlowPurges:
@@ -101,7 +90,7 @@ async def make(client: Client, *names: str) -> None:
 async def test_what_takes_its_time_holds_up_its_own_stream_only(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with connected(server) as client:
+    async with joined(server.client_url) as client:
         await make(client, "S", "T")
         slow = SlowPurges(monkeypatch)
         purged = await ask_later(client, "STREAM.PURGE.S")
@@ -121,7 +110,7 @@ async def test_what_takes_its_time_holds_up_its_own_stream_only(
 
 
 async def test_streams_come_and_go_in_the_order_of_the_requests(server: Server) -> None:
-    async with connected(server) as client:
+    async with joined(server.client_url) as client:
         answers = []
         for _ in range(20):
             answers.append(await ask_later(client, "STREAM.CREATE.S", {"name": "S"}))
@@ -132,7 +121,7 @@ async def test_streams_come_and_go_in_the_order_of_the_requests(server: Server) 
 async def test_one_account_cannot_take_all_that_is_done_at_once(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with connected(server) as client:
+    async with joined(server.client_url) as client:
         names = [f"S{i}" for i in range(6)]
         await make(client, *names)
         slow = SlowPurges(monkeypatch)
@@ -149,7 +138,7 @@ async def test_one_account_cannot_take_all_that_is_done_at_once(
 async def test_what_nobody_foresaw_is_logged_and_answered(
     server: Server, monkeypatch: pytest.MonkeyPatch, log: Log, verb: str
 ) -> None:
-    async with connected(server) as client:
+    async with joined(server.client_url) as client:
         await make(client, "S")
 
         def fail(*_: object, **__: object) -> None:
@@ -171,7 +160,7 @@ async def test_what_is_asked_for_while_the_server_stops_ends_with_it(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
     server = await start(log=log, jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path)))
-    async with connected(server, allow_reconnect=False) as client:
+    async with joined(server.client_url) as client:
         await make(client, "S")
         slow = SlowPurges(monkeypatch)
         await ask_later(client, "STREAM.PURGE.S")
@@ -195,7 +184,7 @@ async def test_whoever_asks_for_too_much_has_its_requests_dropped(
     assert server.system_account is not None
     system = server.internal_clients.new(server.system_account)
     system.subscribe(b"$JS.EVENT.ADVISORY.API.LIMIT_REACHED", told.put_nowait)
-    async with connected(server) as client, connected(server) as other:
+    async with joined(server.client_url) as client, joined(server.client_url) as other:
         await make(client, "S", "T")
         slow = SlowPurges(monkeypatch)
         first = await ask_later(client, "STREAM.PURGE.S")
@@ -222,7 +211,7 @@ async def test_whoever_asks_for_too_much_has_its_requests_dropped(
 async def test_many_filters_are_looked_at_beside_the_others(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with connected(server, pending_size=1 << 24) as client:
+    async with joined(server.client_url, pending_size=1 << 24) as client:
         subjects = [f"s{i}.x" for i in range(5000)]
         assert (await ask(client, "STREAM.CREATE.S", {"name": "S", "subjects": subjects}))["did_create"]
         config = {"name": "C", "durable_name": "C", "ack_policy": "explicit", "filter_subjects": subjects}
@@ -238,7 +227,7 @@ async def test_many_filters_are_looked_at_beside_the_others(
 async def test_streams_with_many_subjects_are_looked_through_while_others_ask(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with connected(server) as client:
+    async with joined(server.client_url) as client:
         for name in "ST":
             subjects = [f"{name}.{number}" for number in range(2 * MANY_SUBJECTS)] + [f"last.{name}"]
             made = await ask(
@@ -286,7 +275,7 @@ async def test_what_is_reserved_is_what_is_in_force_after_a_failed_update(
         monkeypatch.undo()  # so that undoing the change succeeds
         raise OSError(28, "No space left on device")
 
-    async with connected(server) as client:
+    async with joined(server.client_url) as client:
         assert "error" not in await ask(client, "STREAM.CREATE.S", {"name": "S", "max_bytes": 1000})
         monkeypatch.setattr(Stream, fails, fail if fails == "_change" else fail_later)
         assert "error" in await ask(client, "STREAM.UPDATE.S", {"name": "S", "max_bytes": 2000})

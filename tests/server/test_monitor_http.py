@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from prometheus_client.parser import text_string_to_metric_families
+from support.clock import HeldClock
 
 from gnats import Options, Server, ServerError
 from gnats.errors import RequestError
@@ -192,16 +193,15 @@ async def test_who_does_not_ask_is_closed(start: Start, monkeypatch: pytest.Monk
     writer.close()
 
 
-async def test_who_has_asked_may_take_its_time(
-    start: Start, monkeypatch: pytest.MonkeyPatch, http: aiohttp.ClientSession
-) -> None:
-    monkeypatch.setattr(http_server, "HEADER_TIMEOUT", 0.2)
+async def test_who_has_asked_may_take_its_time(clock: HeldClock, start: Start) -> None:
     server = await start(http_port=-1)
+    clock.watch(server)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.monitor_port)
     silent, other = await asyncio.open_connection("127.0.0.1", server.monitor_port)
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
     async with asyncio.timeout(30):
         assert await reader.readuntil(b"}") != b""
+        await clock.advance(http_server.HEADER_TIMEOUT)
         assert await silent.read() == b""  # closed by the time limit
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     async with asyncio.timeout(30):

@@ -26,9 +26,7 @@ class Asker:
     async def ask(self, subject: str, body: object = None) -> None:
         data = b"" if body is None else json.dumps(body).encode()
         self._peer.send(b"PUB $JS.API.%b reply %d\r\n%b\r\n" % (subject.encode(), len(data), data))
-        while (line := await self._peer.line()) == b"PING":
-            pass
-        assert line.startswith(b"MSG reply ")
+        assert (await self._peer.line()).startswith(b"MSG reply ")
         answer = await self._peer.line()
         assert b'"error"' not in answer, answer
 

@@ -7,8 +7,8 @@ import sys
 import threading
 from pathlib import Path
 
-import nats
 import pytest
+from support.natspy import jetstream, joined
 
 from gnats import Options, ServerError
 from gnats.options.values.jetstream import JetStreamOptions
@@ -53,17 +53,15 @@ def store_of(server: ServerThread) -> Path:
 
 
 def test_streams_of_a_server_without_a_store_directory_are_its_own_and_go_with_it() -> None:
-    jetstream = JetStreamOptions(enabled=True)
-    with ServerThread(jetstream=jetstream) as one, ServerThread(jetstream=jetstream) as two:
+    options = JetStreamOptions(enabled=True)
+    with ServerThread(jetstream=options) as one, ServerThread(jetstream=options) as two:
         stores = [store_of(one), store_of(two)]
         assert stores[0] != stores[1]
 
-        async def add() -> int:
-            client = await nats.connect(one.client_url)
-            await client.jetstream().add_stream(name="S", subjects=["s"])
-            sequence = (await client.jetstream().publish("s", b"")).seq
-            await client.close()
-            return sequence
+        async def add() -> int | None:
+            async with joined(one.client_url) as client:
+                await jetstream(client).add_stream(name="S", subjects=["s"])
+                return (await jetstream(client).publish("s", b"")).seq
 
         assert asyncio.run(add()) == 1
         assert list(stores[0].rglob("*.blk"))
@@ -111,7 +109,7 @@ def test_sync(nats_server):
     assert nats_server.client_url == f"nats://127.0.0.1:{nats_server.port}"
 
 async def test_async(nats_server):
-    client = await nats.connect(nats_server.client_url)
+    client = await nats.connect(nats_server.client_url, connect_timeout=30)
     subscription = await client.subscribe("a")
     await client.publish("a", b"hi")
     assert (await subscription.next_msg(timeout=30)).data == b"hi"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.certs import Certificate, Certificates
-from support.tlswire import PLAIN_CONNECT, TLS_1_2, TLS_1_3, TLSConnection, client_context
+from support.tlswire import PLAIN_CONNECT, TLS_1_2, TLS_1_3, TLSConnection, client_context, connect_tls
 
 from gnats import Options, Server
 from gnats.errors import OptionError
@@ -30,14 +30,7 @@ def options(certs: Certificates, cert: Certificate | None = None, **more: object
 
 async def connect(server: Server, context: ssl.SSLContext, *, first: bool = False) -> TLSConnection:
     """Connect over TLS; return the connection after its first PONG."""
-
-    def opened() -> TLSConnection:
-        connection = TLSConnection(("127.0.0.1", server.port), context, first=first)
-        connection.send(PLAIN_CONNECT)
-        assert connection.fence() == []
-        return connection
-
-    return await asyncio.to_thread(opened)
+    return await asyncio.to_thread(connect_tls, ("127.0.0.1", server.port), context, first=first)
 
 
 @pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3], ids=["1.2", "1.3"])

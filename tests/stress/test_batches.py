@@ -6,16 +6,17 @@ import json
 import os
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.servers import until
 from support.streams import Client, GnatsStreams, message
 from support.stress import together
 
+from gnats.jetstream.engine.usage import Usage
 from gnats.jetstream.state.batchtable import BatchLimits
 
 pytestmark = pytest.mark.timeout(300)
@@ -118,6 +119,70 @@ def test_all_that_is_acknowledged_is_stored(streams: GnatsStreams) -> None:
     assert streams.state("S")[0] == stored["S"]
 
 
+def test_a_batch_is_stored_whole_while_its_account_fills(tmp_path: Path) -> None:
+    """Other streams of the account take its room away, and give it back, while the batch is stored."""
+    n, large = 5000, 1_000_000
+    usage = Usage(max_storage=large - 1)  # one has room: the batch, or what other streams store
+    limits = BatchLimits()
+    limits.set(size=n)
+    filling, begun, done = threading.Event(), threading.Event(), threading.Event()
+
+    def fill() -> None:
+        while not done.is_set():
+            filling.wait()
+            begun.set()
+            for _ in range(100):
+                usage.add(False, large)
+                usage.add(False, -large)
+
+    def publish() -> None:
+        try:
+            with Client(streams.address) as client:
+                for i in range(BATCHES):
+                    name = b"Nats-Batch-Id: b%d" % i
+                    lines = [[name, b"Nats-Batch-Sequence: %d" % seq] for seq in range(1, n + 1)]
+                    client.connection.send(b"".join(message(b"S.a", b"x", each) for each in lines[:-1]))
+                    client.connection.fence()
+                    begun.clear()
+                    filling.set()
+                    begun.wait()
+                    answer = client.ask(b"S.a", b"x", [*lines[-1], b"Nats-Batch-Commit: 1"])[0][1]
+                    filling.clear()
+                    assert streams.state("S")[0] == (0 if "error" in json.loads(answer) else n), answer
+                    streams.streams["S"].purge()
+        finally:
+            done.set()
+            filling.set()
+
+    with GnatsStreams(tmp_path, 2, usage=usage, batch_limits=limits) as streams:
+        streams.add(name="S", subjects=["S.>"], allow_atomic=True)
+        together(publish, fill)
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_a_batch_that_cannot_be_stored_whole_leaves_nothing(streams: GnatsStreams, storage: str) -> None:
+    """There is no sequence for its third message. Its first two are taken back, and their ids forgotten."""
+    last = 2**62 - 3
+    streams.add(name="S", subjects=["S.>"], storage=storage, allow_atomic=True)
+    stream = streams.streams["S"]
+    stream.store.skip(1, last)
+
+    def publish(client: Client, n: int) -> dict[str, Any]:
+        for seq in range(1, n):
+            client.ask(b"S.a", b"x", [*lines(seq), b"Nats-Msg-Id: %d" % seq])
+        answer = client.ask(b"S.a", b"x", [*lines(n), b"Nats-Batch-Commit: 1"])
+        return dict(json.loads(answer[0][1]))
+
+    def lines(seq: int) -> list[bytes]:
+        return [b"Nats-Batch-Id: one", b"Nats-Batch-Sequence: %d" % seq]
+
+    with Client(streams.address) as client:
+        assert "no more sequences" in publish(client, 3)["error"]["description"]
+        assert (stream.state().msgs, stream.state().last_seq, stream.msg_ids()) == (0, last, 0)
+        assert publish(client, 2)["seq"] == last + 2
+    assert (stream.state().msgs, stream.msg_ids()) == (2, 1)
+
+
 def disturbance(client: Client, chance: random.Random) -> bytes:
     """Encode a message to T that opens a batch and leaves it, makes a gap, or is malformed."""
     batch = chance.choice(("x", "y", "z", f"{chance.getrandbits(40)}"))
@@ -152,7 +217,7 @@ def test_ten_thousand_open_batches_go(tmp_path: Path, atomic: bool) -> None:
                 assert committed(other, f"o{first}") == 50
             hostile.connection.fence()
             assert (limits.atomic_open if atomic else limits.fast_open) <= 10_000
-        eventually(lambda: limits.atomic_open == limits.fast_open == limits.kept == 0)
+        until(lambda: limits.atomic_open == limits.fast_open == limits.kept == 0)
         with Client(streams.address) as other:
             other.connection.send(fast_batch(other, "S", "last", 50, 10))
             assert committed(other, "last") == 50
@@ -163,14 +228,6 @@ def opened(client: Client, batch: str, atomic: bool) -> bytes:
         lines = [f"Nats-Batch-Id: {batch}".encode(), b"Nats-Batch-Sequence: 1"]
         return message(b"S.a", b"x", lines, client.inbox + b"a")
     return message(b"S.a", b"x", reply=pattern(client, batch, 1, 0, 1000))
-
-
-def eventually(true: Any) -> None:
-    """Wait until true() holds. Raises AssertionError after 20 s."""
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_an_endless_batch_keeps_nothing(streams: GnatsStreams) -> None:

@@ -191,14 +191,13 @@ def test_everything_at_once(js: NativeJs) -> None:
                 js.create_consumer("S", name, ack_policy="none", deliver_subject="to.nobody")
                 js.delete_consumer("S", name)
 
-    crew = Crew()
+    crew, others = Crew(), Crew()
     for seed in range(2):
         crew.start(work, seed)
     for part in range(2):
-        crew.start(produce, js, f"s.{part}", MESSAGES)
-    meddlers = Crew()
-    meddlers.start(meddle, 1)
-    meddlers.join()
+        others.start(produce, js, f"s.{part}", MESSAGES)
+    others.start(meddle, 1)
+    others.join()
     js.update_consumer("S", "C", durable_name="C", ack_policy="explicit", ack_wait=SECOND // 5)
 
     def settled() -> bool:

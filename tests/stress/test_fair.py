@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.peer import Peer
+from support.servers import until
 from support.stress import settle, together
 from support.wire import HELLO
 
@@ -61,21 +62,22 @@ def stats(server: ServerThread) -> dict[str, int]:
     return server.server.pollers.inbox_stats()
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Poll until a condition without an event holds. Raises AssertionError after 60 s."""
-    limit = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.002)
+def push(peer: Peer, data: bytes, is_parked: Callable[[], bool]) -> int:
+    """Send until the server has parked the connection and reads no more; return the number of bytes sent.
 
-
-def push(peer: Peer, data: bytes) -> int:
-    """Send until the server reads nothing for half a second; return the number of bytes sent."""
-    peer.sock.settimeout(0.5)
+    Raises TimeoutError when it is not parked in 30 s.
+    """
+    limit = time.monotonic() + 30
+    peer.sock.settimeout(0.05)
     sent = 0
-    with contextlib.suppress(TimeoutError):
-        while sent < len(data):
+    while sent < len(data):
+        try:
             sent += peer.sock.send(data[sent : sent + READ])
+        except TimeoutError:
+            if is_parked():
+                break
+            if time.monotonic() > limit:
+                raise
     peer.sock.settimeout(30)
     return sent
 
@@ -110,7 +112,7 @@ def test_a_connect_is_not_behind_what_another_client_has_caused() -> None:
                 hostile.fence()  # all events are in the inbox
                 before = stats(server)["events"]
                 polite.sendall(HELLO + b"PING\r\n")
-                wait_for(lambda: stats(server)["events"] > before)
+                until(lambda: stats(server)["events"] > before)
             assert polite.recv(4096).startswith(b"PONG\r\n")
     kinds = [kind for kind, _ in seen]
     assert kinds.count(EV_MSG) == 1000
@@ -165,12 +167,15 @@ def test_what_waits_is_bounded_and_is_all_answered(
             peer.fence()
         sent = [0] * connections
 
+        def all_parked() -> bool:
+            return stats(server)["parked"] == connections
+
         def fill(n: int) -> None:
-            sent[n] = push(peers[n], requests[n] * count)
+            sent[n] = push(peers[n], requests[n] * count, all_parked)
 
         with held(server):
             together(*(lambda n=n: fill(n) for n in range(connections)))  # type: ignore[misc]
-            wait_for(lambda: stats(server)["parked"] == connections)
+            until(all_parked)
             waiting = stats(server)
         assert waiting["events"] <= events
         assert waiting["bytes"] <= size
@@ -184,7 +189,7 @@ def test_what_waits_is_bounded_and_is_all_answered(
             writer.join()
 
         together(*(lambda n=n: finish(n) for n in range(connections)))  # type: ignore[misc]
-        wait_for(lambda: stats(server)["parked"] == 0)
+        until(lambda: stats(server)["parked"] == 0)
         assert stats(server)["dropped"] == 0
 
 
@@ -193,11 +198,11 @@ def test_a_parked_connection_that_goes_is_closed() -> None:
         for _ in range(3):
             hostile = Peer(server.port)
             with held(server):
-                push(hostile, REQUEST * 1500)
-                wait_for(lambda: stats(server)["parked"] > 0)
+                push(hostile, REQUEST * 1500, lambda: stats(server)["parked"] > 0)
+                until(lambda: stats(server)["parked"] > 0)
                 hostile.reset()
         settle(server)
-        wait_for(lambda: stats(server)["events"] == 0)
+        until(lambda: stats(server)["events"] == 0)
         assert stats(server)["bytes"] == stats(server)["parked"] == 0
 
 

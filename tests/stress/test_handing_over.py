@@ -7,6 +7,7 @@ import random
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 
@@ -24,20 +25,24 @@ HELLO = b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"protocol
 MSGS = (500 if SANITIZED else 5_000) * SCALE
 
 
+Join = Callable[..., Peer]
+
+
 @pytest.fixture
-def port(tmp_path: Path) -> Iterator[int]:
+def join(tmp_path: Path) -> Iterator[Join]:
+    """join(hello): connect to a server with two pollers, for the length of the test."""
     jetstream = JetStreamOptions(enabled=True, store_dir=str(tmp_path))
-    with ServerThread(io_threads=2, jetstream=jetstream) as running:
-        yield running.port
+    with ServerThread(io_threads=2, jetstream=jetstream) as running, ExitStack() as stack:
+        yield lambda *hello: stack.enter_context(Peer(running.port, *hello))
 
 
-def test_a_core_message_arrives_before_what_a_stream_delivers_later(port: int) -> None:
+def test_a_core_message_arrives_before_what_a_stream_delivers_later(join: Join) -> None:
     create = (
         b'{"name":"S","subjects":["js"],"storage":"memory"}',
         b'{"stream_name":"S","config":{"deliver_subject":"d","ack_policy":"none"}}',
     )
-    publishers = [Peer(port) for _ in range(2)]
-    subscribers = [Peer(port) for _ in range(2)]
+    publishers = [join() for _ in range(2)]
+    subscribers = [join() for _ in range(2)]
     ask(publishers[0], b"$JS.API.STREAM.CREATE.S", create[0])
     for subscriber in subscribers:
         subscriber.send(b"SUB core 1\r\nSUB d 2\r\n")
@@ -80,8 +85,6 @@ def test_a_core_message_arrives_before_what_a_stream_delivers_later(port: int) -
                     seen[n] = seen.get(n, 0) + 1
                 else:
                     assert seen.get(n) == 2, n
-    for peer in (*publishers, *subscribers):
-        peer.close()
 
 
 ROUNDS = (5 if SANITIZED else 25) * SCALE
@@ -90,12 +93,12 @@ FIRST = b"PUB q 1\r\na\r\n"
 
 
 @pytest.mark.parametrize("name", ["first", "full", "subscription", "same", "same full"])
-def test_an_effect_does_not_come_before_its_cause(port: int, name: str) -> None:
+def test_an_effect_does_not_come_before_its_cause(join: Join, name: str) -> None:
     """P publishes to Q, then does something that R sees, or publishes to both at once; R then publishes to Q.
 
     Q gets P's message first.
     """
-    peers = [[Peer(port, HELLO) for _ in range(2)] for _ in range(3)]
+    peers = [[join(HELLO) for _ in range(2)] for _ in range(3)]
     sees: Callable[[Peer], bool]
     for n in range(ROUNDS):
         for p, q, r in product(*peers):
@@ -135,8 +138,6 @@ def test_an_effect_does_not_come_before_its_cause(port: int, name: str) -> None:
             q.fence()
             r.send(b"UNSUB 2\r\nUNSUB 3\r\nUNSUB 5\r\n")
             r.fence()
-    for peer in (each for some in peers for each in some):
-        peer.close()
 
 
 def has_no_responder(peer: Peer) -> bool:
@@ -144,9 +145,9 @@ def has_no_responder(peer: Peer) -> bool:
     return b" 503" in peer.fence()
 
 
-def test_every_request_is_answered_or_refused(port: int) -> None:
-    requesters = [Peer(port, HELLO) for _ in range(2)]
-    responder = Peer(port, HELLO)
+def test_every_request_is_answered_or_refused(join: Join) -> None:
+    requesters = [join(HELLO) for _ in range(2)]
+    responder = join(HELLO)
     for requester in requesters:
         requester.send(b"SUB r 1\r\n")
         requester.fence()
@@ -174,8 +175,6 @@ def test_every_request_is_answered_or_refused(port: int) -> None:
         assert got.count(b"MSG svc ") + refused == asked
         requester.send(b"UNSUB 1\r\n")
         requester.fence()
-    for peer in (*requesters, responder):
-        peer.close()
 
 
 def ask(peer: Peer, subject: bytes, body: bytes) -> None:
@@ -184,18 +183,18 @@ def ask(peer: Peer, subject: bytes, body: bytes) -> None:
     assert b"error" not in peer.until(b"}\r\n")
 
 
-def test_nothing_follows_the_answer_to_an_unsubscribe(port: int) -> None:
-    flood(port, rounds=(40 if SANITIZED else 600) * SCALE, limit=None)
+def test_nothing_follows_the_answer_to_an_unsubscribe(join: Join) -> None:
+    flood(join, rounds=(40 if SANITIZED else 600) * SCALE, limit=None)
 
 
-def test_a_limit_that_is_set_under_way_is_exact(port: int) -> None:
-    flood(port, rounds=(40 if SANITIZED else 600) * SCALE, limit=500)
+def test_a_limit_that_is_set_under_way_is_exact(join: Join) -> None:
+    flood(join, rounds=(40 if SANITIZED else 600) * SCALE, limit=500)
 
 
-def flood(port: int, rounds: int, limit: int | None) -> None:
+def flood(join: Join, rounds: int, limit: int | None) -> None:
     """Subscribe and unsubscribe while pollers hand over messages of all lengths."""
-    publishers = [Peer(port) for _ in range(2)]
-    subscribers = [Peer(port) for _ in range(2)]
+    publishers = [join() for _ in range(2)]
+    subscribers = [join() for _ in range(2)]
     wanted = [threading.Event() for _ in publishers]  # set: publish another batch
     done = threading.Event()
 
@@ -245,5 +244,3 @@ def flood(port: int, rounds: int, limit: int | None) -> None:
                 each.set()
 
     together(publish(0), publish(1), run_subscribers)
-    for peer in (*publishers, *subscribers):
-        peer.close()

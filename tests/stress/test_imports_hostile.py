@@ -2,11 +2,11 @@
 
 import re
 import threading
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 from support.peer import Peer
+from support.servers import until
 from support.stress import SCALE, settle, together
 from support.wire import connect_op
 
@@ -122,15 +122,7 @@ def test_what_a_service_owed_is_forgotten_in_time_when_it_is_offered_no_more() -
         b.send(b"SUB in 1\r\n")
         request(b, a, b"in")
         configure(server, options(AccountConfig("A"), AccountConfig("B")))
-        assert wait_for(lambda: pending(server) == (0, 0))
-
-
-def wait_for(condition: Callable[[], bool]) -> bool:
-    """Poll until a condition holds, and return True; the test's timeout is the limit."""
-    pause = threading.Event()
-    while not condition():
-        pause.wait(0.01)
-    return True
+        until(lambda: pending(server) == (0, 0))
 
 
 def test_responses_to_responses_are_bounded() -> None:
@@ -246,7 +238,7 @@ def test_many_wildcards_go_while_many_responses_are_waited_for(threads: int, how
             b.fence()
         else:
             b.close()
-        assert wait_for(lambda: pending(server) == (len(kept), len(kept)))
+        until(lambda: pending(server) == (len(kept), len(kept)))
         stays.send(b"UNSUB 1\r\nUNSUB 2\r\n")
         stays.fence()
         assert pending(server) == (others, others)

@@ -6,7 +6,6 @@ Payload sizes, and sizes of whole delivered messages, go from 80 bytes below eac
 from __future__ import annotations
 
 import random
-import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -16,9 +15,11 @@ from typing import Any
 import pytest
 from support.caller import Caller
 from support.certs import Certificates
+from support.peer import Peer
 from support.process import SANITIZED
 from support.servers import Server
 from support.tlswire import client_context
+from support.wire import PING, connect_op
 
 from gnats.options.values.tls import TLSOptions
 from gnats.testing import ServerThread
@@ -33,7 +34,6 @@ WINDOW = 2 << 20
 """Bytes of messages that are on their way at a time."""
 OPTIONS: dict[str, Any] = {"max_payload": 2 << 20, "max_control_line": 8192}
 NOISE = random.Random(1).randbytes(max(LARGE) + 4096)
-PING = b"PING\r\n"
 
 
 def around(edges: Iterable[int]) -> list[int]:
@@ -77,51 +77,22 @@ class Shape:
         return Message(self.subject, self.reply, self.header, NOISE[start : start + size - len(self.header)])
 
 
-class Peer:
+class Checker(Peer):
     """A connection that checks what it reads against the expected bytes."""
 
     def __init__(self, port: int, tls: ssl.SSLContext | None = None, headers: bool = True) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), 60)
-        if tls:
-            assert self._line(self.sock).startswith(b"INFO ")
-            self.sock = tls.wrap_socket(self.sock, server_hostname="localhost")
-        hello = b'CONNECT {"verbose":false,"headers":%s}\r\n' % (b"true" if headers else b"false")
-        self.send(hello + PING)
-        while self._line(self.sock) != b"PONG\r\n":
-            pass
+        super().__init__(port, connect_op(headers=headers), tls)
         self.headers = headers
         self.sid = b""
 
-    @staticmethod
-    def _line(sock: socket.socket) -> bytes:
-        line = b""
-        while not line.endswith(b"\n"):
-            byte = sock.recv(1)
-            assert byte, line
-            line += byte
-        return line
-
-    def send(self, data: bytes) -> None:
-        self.sock.sendall(data)
-
     def subscribe(self, subject: bytes, sid: bytes, queue: bytes = b"") -> None:
         self.sid = sid
-        self.send(b"SUB %s\r\n" % b" ".join(filter(None, (subject, queue, sid))) + PING)
-        while self._line(self.sock) != b"PONG\r\n":
-            pass
-
-    def take(self, count: int) -> bytearray:
-        data = bytearray(count)
-        view = memoryview(data)
-        while view:
-            got = self.sock.recv_into(view)
-            assert got, "the server has closed the connection"
-            view = view[got:]
-        return data
+        self.send(b"SUB %s\r\n" % b" ".join(filter(None, (subject, queue, sid))))
+        self.fence()
 
     def expect(self, want: bytes) -> None:
         """Require that exactly these bytes come next, apart from PINGs between messages."""
-        got = self.take(len(want))
+        got = bytearray(self.take(len(want)))
         while got != want:
             at = first_difference(got, want)
             near = slice(max(at - 40, 0), at + 40)
@@ -153,14 +124,14 @@ def windows(messages: Iterable[Message]) -> Iterator[list[Message]]:
     yield window
 
 
-def sweep(publisher: Peer, subscribers: Sequence[Peer], shape: Shape, sizes: Iterable[int]) -> None:
+def sweep(publisher: Checker, subscribers: Sequence[Checker], shape: Shape, sizes: Iterable[int]) -> None:
     for window in windows(shape.message(size) for size in sizes if size >= len(shape.header)):
         publisher.send(b"".join(message.published for message in window))
         for peer in subscribers:
             peer.expect(b"".join(message.delivered(peer.sid, peer.headers) for message in window))
 
 
-def totals(peer: Peer, shape: Shape, edges: Iterable[int]) -> Iterator[int]:
+def totals(peer: Checker, shape: Shape, edges: Iterable[int]) -> Iterator[int]:
     """Yield sizes with which the delivered messages of `peer` have lengths around the edges."""
     for total in around(edges):
         size = total
@@ -188,7 +159,7 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
-Join = Callable[..., Peer]
+Join = Callable[..., Checker]
 
 
 @pytest.fixture(params=["loop", "threads", "tls loop", "tls threads"])
@@ -202,8 +173,8 @@ def join(request: pytest.FixtureRequest, certs: Certificates, stack: ExitStack) 
         context = client_context(certs)
     server = stack.enter_context(ServerThread(**OPTIONS | options))
 
-    def join(**options: Any) -> Peer:
-        peer = Peer(server.port, context, **options)
+    def join(**options: Any) -> Checker:
+        peer = Checker(server.port, context, **options)
         stack.callback(peer.sock.close)
         return peer
 

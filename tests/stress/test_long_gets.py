@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from support.peer import Peer
 from support.process import SANITIZED
+from support.servers import until
 from support.stress import settle
 
 from gnats.options.values.jetstream import JetStreamOptions
@@ -44,19 +44,6 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerThr
         yield running
 
 
-def until(peer: Peer, end: bytes) -> bytes:
-    """Like Peer.until, without quadratic cost for long output."""
-    got, at = bytearray(peer.data), 0
-    while (found := got.find(end, at)) < 0:
-        at = max(len(got) - len(end), 0)
-        piece = peer.sock.recv(1 << 20)
-        assert piece
-        got += piece
-    found += len(end)
-    peer.data = bytes(got[found:])
-    return bytes(got[:found])
-
-
 def ask(peer: Peer, reply: bytes, **request: Any) -> bytes:
     body = json.dumps(request).encode()
     return b"PUB $JS.API.DIRECT.GET.S %s %d\r\n%s\r\n" % (reply, len(body), body)
@@ -70,9 +57,9 @@ def test_others_are_served_between(server: ServerThread) -> None:
         hostile.send(ask(hostile, b"get", seq=1, batch=1_000_000_000, max_bytes=1 << 40))
         hostile.fence()
         polite.send(b"PUB other 4\r\nnow!\r\n")
-        before = until(listener, b"now!\r\n")
+        before = listener.until(b"now!\r\n")
         assert END not in before
-        after = until(listener, END)
+        after = listener.until(END)
         assert before.count(b"Nats-Sequence: ") + after.count(b"Nats-Sequence: ") == MESSAGES
 
 
@@ -86,11 +73,8 @@ def test_what_nobody_waits_for_ends(server: ServerThread) -> None:
             hostile.fence()
             hostile.reset()
         polite.fence()
-        limit = time.monotonic() + 60
-        while server.call(lambda s: s.num_clients) > 2:
-            assert time.monotonic() < limit
-        listener.send(b"PING\r\n")
-        assert END not in until(listener, b"PONG\r\n")
+        until(lambda: server.call(lambda s: s.num_clients) == 2, 60)
+        assert END not in listener.fence()
         assert listener.fence() == b"PONG\r\n"
 
 

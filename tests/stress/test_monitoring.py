@@ -4,7 +4,7 @@ import random
 import threading
 
 import pytest
-from support.peer import Peer
+from support.peer import several
 from support.process import SANITIZED
 from support.stress import settle
 
@@ -58,16 +58,18 @@ def test_pages_of_connections_that_come_and_go(server: ServerThread) -> None:
     sent = 0
     try:
         for number in range(rounds):
-            peers = [Peer(port) for _ in range(rng.randrange(1, 6))]
-            for peer in peers:
-                for sid in range(rng.randrange(40)):
-                    peer.send(b"SUB s.%d %d\r\nUNSUB %d %d\r\n" % (sid % 7, sid, sid, rng.randrange(1, 9)))
-                # The server caches a result when its subject comes again.
-                peer.send(b"PUB s.1 1\r\nx\r\n" * 3 + b"PUB s.%d.1 1\r\nx\r\n" % number * 2)
-                sent += 5
-            for peer in peers:
-                peer.fence()
-                peer.reset() if rng.random() < 0.3 else peer.close()
+            with several(rng.randrange(1, 6), port) as peers:
+                for peer in peers:
+                    for sid in range(rng.randrange(40)):
+                        peer.send(
+                            b"SUB s.%d %d\r\nUNSUB %d %d\r\n" % (sid % 7, sid, sid, rng.randrange(1, 9))
+                        )
+                    # The server caches a result when its subject comes again.
+                    peer.send(b"PUB s.1 1\r\nx\r\n" * 3 + b"PUB s.%d.1 1\r\nx\r\n" % number * 2)
+                    sent += 5
+                for peer in peers:
+                    peer.fence()
+                    peer.reset() if rng.random() < 0.3 else peer.close()
     finally:
         done.set()
         watcher.join()

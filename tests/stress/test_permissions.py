@@ -53,9 +53,6 @@ class Watcher:
     def run(self) -> None:
         while len(self.open) < TOTAL * PUBLISHERS:
             line = self.peer.until(b"\r\n")
-            if line == b"PING\r\n":
-                self.peer.send(b"PONG\r\n")
-                continue
             if not line.startswith(b"MSG "):
                 self.errors.add(re.sub(rb"\d+", b"0", line))
                 if b"(sid" in line:

@@ -10,7 +10,7 @@ from support.peer import Peer
 from support.process import SANITIZED
 from support.servers import until
 from support.stress import SCALE
-from support.wire import connect_op
+from support.wire import PING, connect_op
 
 from gnats.options.options import Options
 from gnats.options.values.accounts import (
@@ -31,7 +31,7 @@ BATCH = 50 if SANITIZED else 200
 PUBLISHERS = 2
 READERS = {"A": (b"flow.>", b""), "D": (b"from.flow.>", b"from.")}
 """Accounts with a subscriber to everything that is published in A: what it subscribes to, and a prefix."""
-MESSAGE = re.compile(rb"MSG (\S*?)flow\.(\d) 1 8\r\n(\d{8})\r\n")
+MESSAGE = re.compile(rb"MSG (\S*?)flow\.(\d) 1 8\r\n(\d{8})\r\n|PING\r\n")
 END = b"99999999"
 
 
@@ -98,6 +98,8 @@ class Reader:
             for match in MESSAGE.finditer(data):
                 assert match.start() == end, data[end : match.start()]
                 end = match.end()
+                if match[0] == PING:
+                    continue
                 prefix, which, number = match.groups()
                 assert prefix == self._prefix
                 if number == END:

@@ -14,6 +14,7 @@ from support.nomemory import NoMemory
 from support.peer import Peer
 from support.process import SANITIZED
 from support.servers import KINDS, Kind, Server
+from support.wire import connect_op
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -21,6 +22,13 @@ NOISE = random.Random(5).randbytes(1 << 18)
 HEADER = b"NATS/1.0\r\nName: " + b"h" * 200 + b"\r\n\r\n"
 BARE = b'CONNECT {"verbose":false,"headers":false}\r\n'
 HEADERS = b'CONNECT {"verbose":false,"headers":true}\r\n'
+ACCOUNTS = """
+    max_pending: 64mb
+    accounts {
+        A { users: [{user: a, password: p}], exports: [{stream: ">"}] }
+        B { users: [{user: b, password: p}], imports: [{stream: {account: A, subject: a}, to: imported}] }
+    }
+"""
 PENDING = 4 << 20
 WINDOW = 1 << 20
 """Bytes that are published before the subscribers that read have them: only a slow one's queue gets long."""
@@ -58,12 +66,12 @@ def frame(peer: Peer, size: int) -> bytes:
 class Slow:
     """A subscriber with a small receive buffer that does not read."""
 
-    def __init__(self, port: int, hello: bytes) -> None:
+    def __init__(self, port: int, hello: bytes, subject: bytes = b"a") -> None:
         self.sock = socket.socket()
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self.sock.settimeout(60)
         self.sock.connect(("127.0.0.1", port))
-        self.sock.sendall(hello + b"SUB a 1\r\nPING\r\n")
+        self.sock.sendall(hello + b"SUB %s 1\r\nPING\r\n" % subject)
         data = b""
         while b"PONG\r\n" not in data:
             data += self.sock.recv(4096)
@@ -140,6 +148,66 @@ def test_many_slow_consumers_take_the_memory_of_one(
     publisher.send(b"".join(map(published, [NOISE] * 64)))
     publisher.fence()
     # 16 MiB for subscribers with headers, as much for those without, and lines; copies would be 512 MiB.
+    assert resident(server) - before < 96 << 20
+
+
+def hello_of(user: str, headers: bool) -> bytes:
+    return connect_op(user, "p", headers=headers)
+
+
+def in_both_accounts() -> list[tuple[bytes, bytes, bool]]:
+    """Return (CONNECT, subject, headers) of subscribers, exporting and importing account in turns."""
+    return [
+        (hello_of(user, headers), subject, headers)
+        for headers in (True, False)
+        for user, subject in (("a", b"a"), ("b", b"imported"))
+    ] * 2
+
+
+def test_importers_and_others_have_every_byte_under_their_own_subject(
+    launch: Callable[..., Server], peers: ExitStack
+) -> None:
+    server = launch(config=ACCOUNTS)
+    readers = []
+    for hello, subject, headers in in_both_accounts():
+        reader = peers.enter_context(Peer(server.port, hello))
+        reader.send(b"SUB %s 1\r\n" % subject)
+        reader.fence()
+        readers.append((reader, subject, headers))
+    publisher = peers.enter_context(Peer(server.port, hello_of("a", True)))
+    sizes = random.Random(7)
+    for number in range(200):
+        body = NOISE[: sizes.choice((0, 16, 5000, 16_383, 16_384, 90_000, 200_000))]
+        reply = b"reply.%d " % number if number % 3 else b""
+        if number % 4:
+            publisher.send(
+                b"HPUB a %s%d %d\r\n%s%s\r\n" % (reply, len(HEADER), len(HEADER) + len(body), HEADER, body)
+            )
+        else:
+            publisher.send(b"PUB a %s%d\r\n%s\r\n" % (reply, len(body), body))
+        for reader, subject, headers in readers:
+            if headers and number % 4:
+                size = b"%d %d\r\n%s" % (len(HEADER), len(HEADER) + len(body), HEADER)
+                want = b"HMSG %s 1 %s%s%s\r\n" % (subject, reply, size, body)
+            else:
+                want = b"MSG %s 1 %s%d\r\n%s\r\n" % (subject, reply, len(body), body)
+            assert frame(reader, len(want)) == want
+
+
+@pytest.mark.skipif(bool(SANITIZED), reason="a sanitizer keeps what is freed")
+def test_slow_importers_and_others_take_the_memory_of_one(
+    launch: Callable[..., Server], kind: Kind, peers: ExitStack
+) -> None:
+    if kind.is_reference:
+        pytest.skip("the reference copies payloads")
+    server = launch(config=ACCOUNTS)
+    for hello, subject, _headers in in_both_accounts() * 4:
+        peers.callback(Slow(server.port, hello, subject).close)
+    publisher = peers.enter_context(Peer(server.port, hello_of("a", True)))
+    before = resident(server)
+    publisher.send(b"".join(map(published, [NOISE] * 64)))
+    publisher.fence()
+    # As in the test above: copies for importers alone would be 256 MiB.
     assert resident(server) - before < 96 << 20
 
 

@@ -7,10 +7,10 @@ or leaked. GNATS_STRESS multiplies the amount of work (the default is a short fo
 import random
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
-from support.peer import Peer
+from support.peer import Peer, several
 from support.process import SANITIZED, resident
 from support.stress import SCALE, settle, together
 
@@ -26,12 +26,17 @@ def numbers(data: bytes) -> list[int]:
     return [int(n) for n in re.findall(rb"#(\d+)\r\n", data)]
 
 
-def test_churn_around_full_speed_publishers_loses_nothing(server: ServerThread) -> None:
+@pytest.fixture
+def stable(server: ServerThread) -> Iterator[list[Peer]]:
+    with several(4, server.port) as peers:
+        yield peers
+
+
+def test_churn_around_full_speed_publishers_loses_nothing(server: ServerThread, stable: list[Peer]) -> None:
     port = server.port
     own = server.call(lambda s: s.num_subscriptions)
     total = (3_000 if SANITIZED else 30_000) * SCALE
     rounds = (15 if SANITIZED else 120) * SCALE
-    stable = [Peer(port) for _ in range(4)]
     for peer in stable:
         peer.send(b"SUB stable.> 1\r\nSUB stable.*.x 2\r\n")
         peer.fence()
@@ -54,29 +59,29 @@ def test_churn_around_full_speed_publishers_loses_nothing(server: ServerThread) 
         def run() -> None:
             rng = random.Random(seed)
             for _ in range(rounds):
-                peers = [Peer(port) for _ in range(rng.randrange(1, 8))]
-                for peer in peers:
-                    for sid in range(rng.randrange(1, 20)):
-                        subject = rng.choice(
-                            [b"churn.%d" % rng.randrange(50), b"churn.*", b"churn.>", b"all", b"*"]
-                        )
-                        queue = rng.choice([b"", b" q%d" % rng.randrange(3)])
-                        peer.send(b"SUB %s%s %d\r\n" % (subject, queue, sid))
-                        if rng.random() < 0.4:
-                            peer.send(b"UNSUB %d %d\r\n" % (sid, rng.randrange(0, 30)))
-                rng.shuffle(peers)
-                for peer in peers:
-                    how = rng.randrange(4)
-                    if how == 0:
-                        peer.reset()
-                        continue
-                    if how == 1:
-                        peer.send(b"GARBAGE\r\n")
-                    elif how == 2:
-                        peer.send(b"PUB churn.1 100\r\nnot all of it")
-                    else:
-                        peer.send(b"UNSUB 1\r\nUNSUB 2\r\n")
-                    peer.close()
+                with several(rng.randrange(1, 8), port) as peers:
+                    for peer in peers:
+                        for sid in range(rng.randrange(1, 20)):
+                            subject = rng.choice(
+                                [b"churn.%d" % rng.randrange(50), b"churn.*", b"churn.>", b"all", b"*"]
+                            )
+                            queue = rng.choice([b"", b" q%d" % rng.randrange(3)])
+                            peer.send(b"SUB %s%s %d\r\n" % (subject, queue, sid))
+                            if rng.random() < 0.4:
+                                peer.send(b"UNSUB %d %d\r\n" % (sid, rng.randrange(0, 30)))
+                    rng.shuffle(peers)
+                    for peer in peers:
+                        how = rng.randrange(4)
+                        if how == 0:
+                            peer.reset()
+                            continue
+                        if how == 1:
+                            peer.send(b"GARBAGE\r\n")
+                        elif how == 2:
+                            peer.send(b"PUB churn.1 100\r\nnot all of it")
+                        else:
+                            peer.send(b"UNSUB 1\r\nUNSUB 2\r\n")
+                        peer.close()
 
         return run
 
@@ -193,24 +198,22 @@ def test_the_server_closes_connections_in_the_middle_of_everything(server: Serve
     port = server.port
     rounds = (5 if SANITIZED else 30) * SCALE
     for _ in range(rounds):
-        victims = [Peer(port) for _ in range(10)]
-        for victim in victims:
-            victim.send(b"SUB victim.> 1\r\nSUB victim.* q 2\r\n")
-            victim.fence()
-        with Peer(port) as publisher:
+        with several(10, port) as victims:
+            for victim in victims:
+                victim.send(b"SUB victim.> 1\r\nSUB victim.* q 2\r\n")
+                victim.fence()
+            with Peer(port) as publisher:
 
-            def publish(publisher: Peer = publisher) -> None:
-                for _ in range(20):
-                    publisher.send(b"PUB victim.a 10\r\n0123456789\r\n" * 100)
-                publisher.fence()
+                def publish(publisher: Peer = publisher) -> None:
+                    for _ in range(20):
+                        publisher.send(b"PUB victim.a 10\r\n0123456789\r\n" * 100)
+                    publisher.fence()
 
-            def kill() -> None:
-                for cid in server.call(lambda s: list(s.clients))[:10]:
-                    server.call(lambda s, cid=cid: s.disconnect_client_by_id(cid))
+                def kill() -> None:
+                    for cid in server.call(lambda s: list(s.clients))[:10]:
+                        server.call(lambda s, cid=cid: s.disconnect_client_by_id(cid))
 
-            together(publish, kill)
-        for victim in victims:
-            victim.close()
+                together(publish, kill)
     settle(server)
 
 
@@ -220,14 +223,12 @@ def test_memory_returns_after_ten_thousand_connections_come_and_go(server: Serve
 
     def wave(count: int) -> None:
         for _ in range(count // 500):
-            peers = [Peer(port) for _ in range(500)]
-            for peer in peers:
-                peer.send(b"SUB foo.* 1\r\nSUB bar q 2\r\n")
-            peers[0].send(b"PUB foo.a 100\r\n" + b"x" * 100 + b"\r\n")
-            for peer in peers:
-                peer.fence()
-            for peer in peers:
-                peer.close()
+            with several(500, port) as peers:
+                for peer in peers:
+                    peer.send(b"SUB foo.* 1\r\nSUB bar q 2\r\n")
+                peers[0].send(b"PUB foo.a 100\r\n" + b"x" * 100 + b"\r\n")
+                for peer in peers:
+                    peer.fence()
         settle(server)
 
     wave(1_000)  # makes the allocations that are made once

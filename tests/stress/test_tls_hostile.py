@@ -21,7 +21,15 @@ from cryptography import x509
 from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 from support.certs import Certificate, Certificates
-from support.tlswire import PLAIN_CONNECT, TLS_1_2, TLS_1_3, TLSConnection, client_context, outcome
+from support.tlswire import (
+    PLAIN_CONNECT,
+    TLS_1_2,
+    TLS_1_3,
+    TLSConnection,
+    client_context,
+    connect_tls,
+    outcome,
+)
 from support.wire import Connection
 
 from gnats import Options, Server
@@ -55,10 +63,7 @@ def verifier(io_threads: int, certs: Certificates) -> Iterator[ServerThread]:
 
 def connect(server: ServerThread, context: ssl.SSLContext, **more: object) -> TLSConnection:
     """Connect over TLS; return the connection after its first PONG."""
-    connection = TLSConnection((HOST, server.port), context, **more)  # type: ignore[arg-type]
-    connection.send(PLAIN_CONNECT)
-    assert connection.fence() == []
-    return connection
+    return connect_tls((HOST, server.port), context, **more)
 
 
 def reset(connection: Connection) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from .servers import Server
 from .wire import Connection
@@ -35,6 +35,12 @@ class Member:
         except BaseException:
             self.connection.close()
             raise
+
+    def __enter__(self) -> Member:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
 
     def say(self, *lines: bytes) -> bytes:
         """Send lines, each without its line end; return what the client received, as `hear` does."""
@@ -70,10 +76,5 @@ def replies(heard: bytes) -> list[bytes]:
 @contextmanager
 def members(server: Server, users: str) -> Iterator[list[Member]]:
     """Connect a client for each letter of `users`: each letter is the name of a user."""
-    found: list[Member] = []
-    try:
-        found += (Member(server, user) for user in users)
-        yield found
-    finally:
-        for member in found:
-            member.connection.close()
+    with ExitStack() as stack:
+        yield [stack.enter_context(Member(server, user)) for user in users]

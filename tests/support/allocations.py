@@ -24,7 +24,7 @@ _PAIR = re.compile(r"(\S+) ([0-9a-f]{16})(?: |$)")
 
 @dataclass(frozen=True, order=True)
 class Site:
-    """A statement that allocates, without the GIL; `line` is its first."""
+    """A statement that allocates; `line` is its first."""
 
     path: str
     line: int
@@ -37,27 +37,23 @@ class Site:
 
 
 def sites() -> set[Site]:
-    """Every one in the three folders that a function without the GIL has."""
+    """Every one in the three folders, but for those of functions for tests."""
     return {
         site
         for folder in FOLDERS
         for path in sorted((SOURCES / "gnats" / folder).rglob("*.p[yx][xd]"))
+        if not path.stem.endswith("_probe")
         for site in _in_file(path)
     }
 
 
 def _in_file(path: Path) -> Iterator[Site]:
     lines = path.read_text().splitlines()
-    name, free = "", False
+    name = ""
     for number, line in enumerate(lines):
         if found := _FUNCTION.match(line):
             name = found[1]
-            head = line
-            following = iter(lines[number + 1 :])
-            while not head.partition("#")[0].rstrip().endswith(":") and (more := next(following, "")):
-                head += more
-            free = re.search(r"\bnogil\b", head) is not None
-        elif free and _CALL.search(line.partition("#")[0]):
+        elif name and not name.startswith("probe_") and _CALL.search(line.partition("#")[0]):
             yield Site(str(path.relative_to(SOURCES)), number + 1, name)
 
 

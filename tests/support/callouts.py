@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
@@ -20,6 +19,7 @@ from gnats.nkeys.nkeys import CurveKeyPair, KeyPair
 
 from . import jwts
 from .launch import Launch
+from .natspy import joined
 from .servers import Server
 from .trust import Account, Trust, User, connect, user_info
 
@@ -105,19 +105,6 @@ class Silence(Exception):
     """Raised by Service.answer: send no answer."""
 
 
-@asynccontextmanager
-async def joined(server: Server, **options: Any) -> AsyncIterator[Client]:
-    """Connect a client of nats-py, which alone would wait two seconds for its login.
-
-    `options` are those of nats.connect().
-    """
-    client = await nats.connect(server.url, **{"allow_reconnect": False, "connect_timeout": 30} | options)
-    try:
-        yield client
-    finally:
-        await client.close()
-
-
 def with_password(name: str) -> dict[str, str]:
     return {"user": name, "password": "pwd"}
 
@@ -156,7 +143,7 @@ async def configured(
         }}
     """
     server = await asyncio.to_thread(launch, *flags, config=config)
-    async with joined(server, **with_password("auth")) as client:
+    async with joined(server.url, **with_password("auth")) as client:
         service = Service(client, signer, xkey)
         await service.start()
         yield server, service
@@ -217,7 +204,7 @@ async def delegated(
     server = await asyncio.to_thread(launch, "-D", config=config)
     creds = server.directory / "service.creds"
     await asyncio.to_thread(creds.write_text, format_user_config(serving.jwt, serving.key))
-    async with joined(server, user_credentials=str(creds)) as client:
+    async with joined(server.url, user_credentials=str(creds)) as client:
         service = Service(client, auth.key, xkey)
         await service.start()
         yield Delegation(trust, auth, app, other, scoped, signing, sentinel, serving, server, service)

@@ -40,7 +40,7 @@ class HeldClock:
     def __init__(self, realtime: int = 0) -> None:
         gc.collect()  # a leaked poller, not yet collected, counts as a reader of the clock
         self._settled = hold(realtime, MACHINE_STARTED)
-        self._servers: list[Server] = []
+        self.servers: list[Server] = []
         self._engines: list[Engine] = []
 
     def __enter__(self) -> Self:
@@ -52,7 +52,7 @@ class HeldClock:
 
     def watch(self, server: Server, *engines: Engine) -> None:
         """Have advance(), jump() and settle() wait for this server, and for engines made outside it."""
-        self._servers.append(server)
+        self.servers.append(server)
         self._engines += engines
 
     @property
@@ -66,7 +66,7 @@ class HeldClock:
 
     def move(self, seconds: float) -> None:
         """Move the time without waiting for anything; no server may be watched."""
-        assert not self._servers
+        assert not self.servers
         move(round(seconds * 1e9))
 
     async def advance(self, seconds: float) -> None:
@@ -94,18 +94,18 @@ class HeldClock:
     async def settle(self) -> None:
         """Return when everything due now is done, and everything that this caused."""
         work: list[object] = []
-        while (done := await self._go_round()) != work or any(map(self._pending, self._servers)):
+        while (done := await self._go_round()) != work or any(map(self._pending, self.servers)):
             work = done
 
     # -- parts -----------------------------------------------------------------------------------------------
 
     def _pollers(self) -> Iterator[Poller]:
-        for server in self._servers:
+        for server in self.servers:
             if server.pollers:
                 yield from server.pollers.all
 
     def _running_engines(self) -> Iterator[Engine]:
-        for server in self._servers:
+        for server in self.servers:
             if server.pollers and server.js_engine:
                 yield server.js_engine
         yield from self._engines
@@ -136,12 +136,14 @@ class HeldClock:
 
         loop.add_reader(self._settled, hear)
         try:
-            for poller in pollers:
-                poller.wake()
             async with asyncio.timeout(PATIENCE):
-                while any(self._behind(poller, target) for poller in pollers):
-                    await told.wait()
-                    told.clear()
+                for _ in range(2):  # when the second round begins, all that waited for the first is done
+                    before = {poller: self._rounds(poller) for poller in pollers}
+                    while late := [each for each in pollers if self._behind(each, target, before[each])]:
+                        for poller in late:
+                            poller.wake()  # again, if it read the last wake in a round that had begun
+                        await told.wait()
+                        told.clear()
         finally:
             loop.remove_reader(self._settled)
         # Let the loop handle the pollers' events and the callbacks that these schedule.
@@ -154,10 +156,14 @@ class HeldClock:
         return server.pollers.pending_events if server.pollers else 0
 
     @staticmethod
-    def _behind(poller: Poller, target: int) -> bool:
+    def _rounds(poller: Poller) -> int:
+        return poller.stats()["wakeups"]
+
+    @classmethod
+    def _behind(cls, poller: Poller, target: int, rounds: int) -> bool:
         settled = poller.state_now()["settled"]
         assert isinstance(settled, int)
-        return poller.fileno() >= 0 and settled < target
+        return poller.fileno() >= 0 and (settled < target or cls._rounds(poller) <= rounds)
 
     @staticmethod
     def _work_of(poller: Poller) -> tuple[object, ...]:

@@ -112,13 +112,13 @@ class Publisher(threading.Thread):
         self._subjects = subjects
         self._random = noise
         self._connection = Connection(server.address)
-        self._connection.send(
-            b'CONNECT {"verbose":false,"headers":true}\r\nSUB acks.%s.* 1\r\n' % name.encode()
-        )
         self._sent: dict[str, tuple[str, bytes]] = {}
 
     def run(self) -> None:
         try:
+            self._connection.send(
+                b'CONNECT {"verbose":false,"headers":true}\r\nSUB acks.%s.* 1\r\n' % self._name.encode()
+            )
             while True:
                 self._publish()
                 while len(self._sent) >= WINDOW:

@@ -268,12 +268,12 @@ def _children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def until(condition: Callable[[], T | None]) -> T:
-    """Call `condition` until its result is true, and return that. Raises TimeoutError after TIMEOUT.
+def until(condition: Callable[[], T | None], patience: float = TIMEOUT) -> T:
+    """Call `condition` until its result is true, and return that. Raises TimeoutError after `patience` s.
 
     For states without an event to wait for, such as the contents of files.
     """
-    limit = time.monotonic() + TIMEOUT
+    limit = time.monotonic() + patience
     while not (answer := condition()):
         if time.monotonic() > limit:
             raise TimeoutError(f"{condition} stays {answer!r}")

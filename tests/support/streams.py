@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -18,7 +19,7 @@ from gnats.jetstream.state.batchtable import BatchLimits
 from gnats.jetstream.stream.stream import Stream
 from gnats.options.values.limits import JSLimitOpts
 from gnats.server.server import Server as Gnats
-from gnats.store.store import FileStore, MemStore, MsgStore
+from gnats.store.store import FileStore, MemStore, MsgStore, StoreFailure
 from gnats.testing import ServerThread
 
 from .servers import REFERENCE
@@ -104,10 +105,14 @@ class GnatsStreams:
         self._thread.call(self._start)
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._thread.call(self._stop)
-        self._thread.stop()
-        self.engine.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if self._thread.checks_rest and kind is None:
+                self._thread.wait_for_rest(self.engine)
+        finally:
+            self._thread.call(self._stop)
+            self._thread.stop()
+            self.engine.close()
 
     def _start(self, server: Gnats) -> None:
         assert server.pollers is not None
@@ -115,11 +120,15 @@ class GnatsStreams:
         self.engine = Engine(
             list(pollers), server.state, [server.internal_clients.next_cid() for _ in pollers]
         )
+        if self._thread.before:
+            self._thread.before.allow(self.engine)
         asyncio.get_running_loop().add_reader(self.engine.fileno(), self.engine.run_timers)
 
     def _stop(self, server: Gnats) -> None:
         for stream in self.streams.values():
             stream.close()
+            with suppress(StoreFailure):  # a test has made it fail
+                stream.store.close()
         asyncio.get_running_loop().remove_reader(self.engine.fileno())
 
     @property
@@ -183,9 +192,13 @@ class Client:
     def __init__(self, address: Address) -> None:
         self.connection = Connection(address)
         self.inbox = b"_INBOX.%d." % next(_inboxes)
-        self.connection.send(HELLO + b"SUB %s> 1\r\n" % self.inbox)
-        self.connection.fence()
         self._asked = 0
+        try:
+            self.connection.send(HELLO + b"SUB %s> 1\r\n" % self.inbox)
+            self.connection.fence()
+        except BaseException:
+            self.connection.close()
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -81,6 +81,18 @@ class TLSConnection(Connection):
         )
 
 
+def connect_tls(address: tuple[str, int], context: ssl.SSLContext, **options: Any) -> TLSConnection:
+    """Connect over TLS; return the connection after its first PONG. `options` are those of TLSConnection."""
+    connection = TLSConnection(address, context, **options)
+    try:
+        connection.send(PLAIN_CONNECT)
+        assert connection.fence() == []
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def outcome(address: tuple[str, int], context: ssl.SSLContext, *, ping: bool = True, **options: Any) -> str:
     """Connect and send a PING; return "PONG", "closed", the name of a ConnectionError, or OpenSSL's reason.
 

@@ -116,6 +116,9 @@ def connect(server: Server, key: KeyPair | None = None, **options: Any) -> Conne
     except Closed as closed:
         connection.close()
         raise Refused(closed.args[0]) from None
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

@@ -167,7 +167,7 @@ class Waits:
         return {wait.name: wait.ended - wait.due for wait in self.waits if wait.ended}
 
 
-APART = 1500 * MS
+APART = 4000 * MS
 """Waits due this many ns apart must end in order: inactive pull consumers end up to 1 s late by design."""
 
 BATCH_TIMEOUT = 700 * MS

@@ -46,6 +46,11 @@ def connect_op(user: str = "", password: str = "", **options: object) -> bytes:
     return f"CONNECT {json.dumps({'verbose': False} | options | login)}\r\n".encode()
 
 
+def header(*lines: str) -> bytes:
+    """Encode a header block of these lines."""
+    return b"NATS/1.0\r\n" + b"".join(line.encode() + b"\r\n" for line in lines) + b"\r\n"
+
+
 def publish_op(subject: str, payload: bytes = b"", reply: str = "", header: bytes = b"") -> bytes:
     """Encode PUB or, with a header block, HPUB. An empty reply leaves two blanks."""
     size = f"{len(header)} {len(header) + len(payload)}" if header else f"{len(payload)}"

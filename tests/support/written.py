@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import nats
-
+from support.natspy import jetstream, joined
 from support.servers import Server
 
 ACCOUNT = "$G"
@@ -45,44 +44,48 @@ def headers_of(seq: int) -> dict[str, str] | None:
 
 
 async def fill(server: Server, written: Written) -> None:
-    client = await nats.connect(server.url)
+    async with joined(server.url) as client:
 
-    async def api(subject: str, request: object) -> dict[str, object]:
-        message = await client.request(f"$JS.API.{subject}", json.dumps(request).encode(), timeout=30)
-        answer = json.loads(message.data)
-        assert "error" not in answer, answer
-        return answer  # type: ignore[no-any-return]
+        async def api(subject: str, request: object) -> dict[str, object]:
+            message = await client.request(f"$JS.API.{subject}", json.dumps(request).encode(), timeout=30)
+            answer = json.loads(message.data)
+            assert "error" not in answer, answer
+            return answer  # type: ignore[no-any-return]
 
-    js = client.jetstream()
-    for name, settings in STREAMS.items():
-        await api(
-            f"STREAM.CREATE.{name}",
-            {"name": name, "subjects": [f"{name}.>"], "storage": "file", "retention": "limits"} | settings,
-        )
-        messages = written.messages[name] = {}
-        for seq in range(1, 801):
-            subject = f"{name}.orders.{seq % 13}.new"
-            payload = (b"payload %d " % seq) * (seq % 8)
-            headers = headers_of(seq) if name == "PLAIN" else None
-            ack = await js.publish(subject, payload, headers=headers)
-            assert ack.seq == seq
-            text = "".join(f"{k}: {v}\r\n" for k, v in (headers or {}).items())
-            messages[seq] = (subject.encode(), f"NATS/1.0\r\n{text}\r\n".encode() if text else b"", payload)
-        written.deleted[name] = [*range(20, 40), 100, 102, 104, 333, 799]
-        for seq in written.deleted[name]:
-            await api(f"STREAM.MSG.DELETE.{name}", {"seq": seq, "no_erase": seq % 2 == 0})
-            del messages[seq]
-        for consumer in ("IDLE", "BUSY"):
+        js = jetstream(client)
+        for name, settings in STREAMS.items():
             await api(
-                f"CONSUMER.CREATE.{name}.{consumer}",
-                {"stream_name": name, "config": {"durable_name": consumer, "ack_policy": "explicit"}},
+                f"STREAM.CREATE.{name}",
+                {"name": name, "subjects": [f"{name}.>"], "storage": "file", "retention": "limits"}
+                | settings,
             )
-        pull = await js.pull_subscribe_bind("BUSY", name)
-        fetched = await pull.fetch(20)
-        for i, message in enumerate(fetched):
-            if i < 3 or i % 4 == 0:
-                await message.ack_sync()
-            elif i % 4 == 1:
-                await message.nak()
-        await pull.fetch(3)
-    await client.close()
+            messages = written.messages[name] = {}
+            for seq in range(1, 801):
+                subject = f"{name}.orders.{seq % 13}.new"
+                payload = (b"payload %d " % seq) * (seq % 8)
+                headers = headers_of(seq) if name == "PLAIN" else None
+                ack = await js.publish(subject, payload, headers=headers)
+                assert ack.seq == seq
+                text = "".join(f"{k}: {v}\r\n" for k, v in (headers or {}).items())
+                messages[seq] = (
+                    subject.encode(),
+                    f"NATS/1.0\r\n{text}\r\n".encode() if text else b"",
+                    payload,
+                )
+            written.deleted[name] = [*range(20, 40), 100, 102, 104, 333, 799]
+            for seq in written.deleted[name]:
+                await api(f"STREAM.MSG.DELETE.{name}", {"seq": seq, "no_erase": seq % 2 == 0})
+                del messages[seq]
+            for consumer in ("IDLE", "BUSY"):
+                await api(
+                    f"CONSUMER.CREATE.{name}.{consumer}",
+                    {"stream_name": name, "config": {"durable_name": consumer, "ack_policy": "explicit"}},
+                )
+            pull = await js.pull_subscribe_bind("BUSY", name)
+            fetched = await pull.fetch(20, timeout=30)
+            for i, message in enumerate(fetched):
+                if i < 3 or i % 4 == 0:
+                    await message.ack_sync(timeout=30)
+                elif i % 4 == 1:
+                    await message.nak()
+            await pull.fetch(3, timeout=30)

@@ -9,19 +9,23 @@ whole block if it does not begin with NATS/1.0.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint8_t, uint32_t
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 
 from gnats.archive.columns cimport BATCH_NO_MEMORY, Batch, Buffer, HeaderLine, buffer_room
 from gnats.archive.text cimport MOST_SHOWN, is_plain, show_bytes
 from gnats.core.subjects.subject cimport hash_bytes
 from gnats.includes.arrays cimport array_grow
+from gnats.includes.text cimport starts_with_text
 
 cdef enum:
-    VERSION_SIZE = 8
     STATUS_SIZE = 3
     FEW = 12            # up to so many lines are compared pair by pair, more by a hash table
 
-cdef const char *VERSION = b"NATS/1.0"
+cdef extern from * nogil:
+    """
+    #define GNATS_HEADER_VERSION "NATS/1.0"
+    """
+    const char *VERSION "GNATS_HEADER_VERSION"
 
 
 cdef inline bint is_blank(uint8_t c) noexcept nogil:
@@ -73,6 +77,13 @@ cdef int take_lines(Batch *b, uint32_t *n, const uint8_t *p, const uint8_t *end)
     return 0
 
 
+cdef inline int add_named(
+    Batch *b, uint32_t *n, const char *key, const uint8_t *value, size_t value_n,
+) noexcept nogil:
+    """Add a line whose key is a literal."""
+    return add_line(b, n, <const uint8_t *> key, strlen(key), value, value_n)
+
+
 cdef int take_status(Batch *b, uint32_t *n, const uint8_t *p, const uint8_t *end) noexcept nogil:
     cdef const uint8_t *rest
     while p < end and is_blank(p[0]):
@@ -82,11 +93,11 @@ cdef int take_status(Batch *b, uint32_t *n, const uint8_t *p, const uint8_t *end
     if p == end:
         return 0
     rest = p + min(<size_t> STATUS_SIZE, <size_t> (end - p))
-    if add_line(b, n, <const uint8_t *> b"Status", 6, p, rest - p) != 0:
+    if add_named(b, n, b"Status", p, rest - p) != 0:
         return BATCH_NO_MEMORY
     while rest < end and is_blank(rest[0]):
         rest += 1
-    return add_line(b, n, <const uint8_t *> b"Description", 11, rest, end - rest) if rest < end else 0
+    return add_named(b, n, b"Description", rest, end - rest) if rest < end else 0
 
 
 cdef inline bint same_key(const HeaderLine *x, const HeaderLine *y) noexcept nogil:
@@ -149,7 +160,7 @@ cdef int add_headers(Batch *b, const uint8_t *hdr, size_t n) noexcept nogil:
     cdef int rc
     if n:
         line = <const uint8_t *> memchr(hdr, c'\n', n)
-        if n < VERSION_SIZE or memcmp(hdr, VERSION, VERSION_SIZE) != 0:
+        if not starts_with_text(<const char *> hdr, n, VERSION):
             rc = add_line(b, &count, hdr, 0, hdr, n)
         else:
             line_end = end if line == NULL else line
@@ -157,7 +168,7 @@ cdef int add_headers(Batch *b, const uint8_t *hdr, size_t n) noexcept nogil:
                 line_end -= 1
             rc = take_lines(b, &count, line + 1, end) if line != NULL else 0
             if rc == 0:
-                rc = take_status(b, &count, hdr + VERSION_SIZE, line_end)
+                rc = take_status(b, &count, hdr + strlen(VERSION), line_end)
         if rc != 0 or join_keys(b, count) != 0:
             return BATCH_NO_MEMORY
         for i in range(count):

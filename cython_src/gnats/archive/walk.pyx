@@ -19,6 +19,7 @@ from gnats.store.format.record cimport (
     TOMBSTONE,
     Record,
     record_decode,
+    record_subject_n,
 )
 
 cdef uint64_t GAPS_MAX = 0xffffffff    # sequences from the first message of a block to its last, as in the store
@@ -199,7 +200,7 @@ cdef int walk_into(
     if there < RECORD_HEADER:
         return 0
     memcpy(&size, p, 4)
-    memcpy(&subject_n, p + 20, 2)
+    subject_n = record_subject_n(p)
     front = RECORD_HEADER + subject_n
     if size & HAS_HEADERS:
         if front + 4 > there:

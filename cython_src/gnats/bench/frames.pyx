@@ -14,6 +14,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memmove
 
 from gnats.bench.sys cimport MSG_DONTWAIT, recv
+from gnats.includes.text cimport goes_on_from_text, starts_with_text
 
 
 cdef inline int64_t trailing_number(const char *first, const char *last) noexcept nogil:
@@ -29,9 +30,7 @@ cdef inline int64_t trailing_number(const char *first, const char *last) noexcep
 
 cdef inline bint is_message(const char *line, size_t n) noexcept nogil:
     """Whether a payload follows a line of `n` bytes."""
-    if n < 5:
-        return False
-    return memcmp(line, b"MSG ", 4) == 0 or memcmp(line, b"HMSG ", 5) == 0
+    return goes_on_from_text(line, n, b"MSG ") or starts_with_text(line, n, b"HMSG ")
 
 
 cdef int end_of_line(Frames *f, int n) noexcept nogil:
@@ -43,15 +42,15 @@ cdef int end_of_line(Frames *f, int n) noexcept nogil:
             return CODE_BAD
         f.size = f.number
         f.skip = f.number + 2
-    elif n >= 4 and memcmp(line, b"PING", 4) == 0:
+    elif starts_with_text(line, n, b"PING"):
         f.pings += 1
-    elif n >= 4 and memcmp(line, b"PONG", 4) == 0:
+    elif starts_with_text(line, n, b"PONG"):
         f.pongs += 1
-    elif n >= 4 and memcmp(line, b"INFO", 4) == 0:
+    elif starts_with_text(line, n, b"INFO"):
         f.infos += 1
-    elif n >= 4 and memcmp(line, b"-ERR", 4) == 0:
+    elif starts_with_text(line, n, b"-ERR"):
         return CODE_ERR
-    elif n < 3 or memcmp(line, b"+OK", 3) != 0:
+    elif not starts_with_text(line, n, b"+OK"):
         return CODE_BAD
     return 0
 

@@ -4,7 +4,7 @@ The first 8 bytes of a payload are the time of sending, which a responder sends 
 """
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, strlen
 from posix.time cimport timespec
 
 import os
@@ -25,6 +25,7 @@ from gnats.bench.lines cimport (
     put_hex,
 )
 from gnats.bench.sys cimport POLLIN, now_ns, pollfd, ppoll, thread_cpu_ns
+from gnats.includes.text cimport put, put_text
 
 from gnats.bench.results import LatencyResult, RequestResult, Sample
 
@@ -185,23 +186,18 @@ cdef class Requests(Lines):
 
     cdef int reply(self, Line *line, const Message *m) noexcept nogil:
         cdef size_t digits = decimal_digits(m.size)
-        cdef size_t n = 4 + m.reply_len + 1 + digits + 2 + m.size + 2
+        cdef size_t n = strlen(b"PUB ") + m.reply_len + 1 + digits + strlen(b"\r\n") + m.size + strlen(b"\r\n")
         cdef char *room
         if m.reply == NULL:
             return 0
         room = line_room(line, n)
         if room == NULL:
             return CODE_NO_MEMORY
-        memcpy(room, b"PUB ", 4)
-        room += 4
-        memcpy(room, m.reply, m.reply_len)
-        room += m.reply_len
+        room = put(put_text(room, b"PUB "), m.reply, m.reply_len)
         room[0] = c' '
         put_decimal(room + 1, m.size, digits)
         room += 1 + digits
-        memcpy(room, b"\r\n", 2)
-        memcpy(room + 2, m.payload, m.size)
-        memcpy(room + 2 + m.size, b"\r\n", 2)
+        put_text(put(put_text(room, b"\r\n"), m.payload, m.size), b"\r\n")
         return 0
 
     cdef int take_reply(self, Line *line, const Message *m) noexcept nogil:

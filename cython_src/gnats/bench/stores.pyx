@@ -9,6 +9,7 @@ from gnats.includes.units cimport SECOND
 from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.index.filter cimport Filter, filter_free, filter_make
 from gnats.store.store cimport MsgStore
+from gnats.store.writing cimport store_msg
 
 
 cdef extern from "<time.h>" nogil:
@@ -42,7 +43,8 @@ def append(
                 if subjects > 1:
                     length = <uint32_t> snprintf(
                         subject, sizeof(subject), "perf.store.%010llu", <unsigned long long> (i % subjects))
-                code = store.append(subject, length, NULL, 0, msg, size, start + <int64_t> i, 0)
+                code = store_msg(
+                    store, subject, length, NULL, 0, msg, size, 0, start + <int64_t> i, 0, True, False)
                 i += 1
                 if i % batch == 0:
                     break

@@ -5,7 +5,7 @@ acks, deliveries are counted, explicit acks are sent in the order of the message
 """
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy, strlen
 
 import json
 import time
@@ -15,18 +15,23 @@ from gnats.bench.frames cimport CODE_NO_MEMORY, Message, reader_fill, reader_nex
 from gnats.bench.histogram cimport Histogram
 from gnats.bench.lines cimport CODE_NO_RESPONDERS, Line, Lines, line_flush, line_pong, line_room, put_hex
 from gnats.bench.sys cimport now_ns, thread_cpu_ns
+from gnats.includes.text cimport goes_on_from_text, put, put_text, starts_with_text
 
 from gnats.bench.results import LoadError, StreamResult
 
 cdef extern from "<string.h>" nogil:
     void *memmem(const void *haystack, size_t n, const void *needle, size_t m)
 
-cdef const char *INBOX = b"_INBOX.gnatsbench."
+cdef extern from * nogil:
+    """
+    #define GNATS_BENCH_INBOX "_INBOX.gnatsbench."
+    """
+    const char *INBOX "GNATS_BENCH_INBOX"
+
 # A push consumer needs interest in exactly this subject: a wildcard that matches it does not count.
 cdef const char *DELIVER = b"_DELIVER.gnatsbench"
 
 cdef enum:
-    INBOX_LEN = 18
     CODE_REFUSED = -1200     # the answer is an error; `answer` holds it
     BUFFER = 4 * 1024 * 1024
 
@@ -115,7 +120,7 @@ cdef class Streams(Lines):
         cdef bytes head = b"PUB %b%b " % (subject.encode(), b".%08x" % 0 if subjects > 1 else b"")
         self.subjects = subjects
         self.number_at = len(head) - 9
-        self.inbox_at = len(head) + INBOX_LEN
+        self.inbox_at = len(head) + strlen(INBOX)
         self.template = head + INBOX + b"%08x %d\r\n" % (0, size) + b"x" * size + b"\r\n"
         self.publish_data = self.template
         self.publish_len = len(self.template)
@@ -249,42 +254,41 @@ cdef class Streams(Lines):
 
     cdef int take(self, Line *line, const Message *m) noexcept nogil:
         """Process a message; return 1 or a code."""
-        if m.size > 12 and memcmp(m.payload, b"NATS/1.0 503", 12) == 0:
+        cdef const char *error = b'"error"'
+        if goes_on_from_text(m.payload, m.size, b"NATS/1.0 503"):
             return CODE_NO_RESPONDERS
         if self.role == ASKING:
-            if m.size > 8 and memcmp(m.payload, b'{"type":', 8) == 0:
+            if goes_on_from_text(m.payload, m.size, b'{"type":'):
                 with gil:
                     self.answer = m.payload[:m.size]
             return 1                     # skip a late message of a failed run
         if self.role == PUBLISHING or self.role == GETTING:
-            if m.size < 10 or memcmp(
-                    m.payload, b'{"stream":' if self.role == PUBLISHING else b"NATS/1.0\r\n", 10) != 0:
+            if not starts_with_text(
+                    m.payload, m.size, b'{"stream":' if self.role == PUBLISHING else b"NATS/1.0\r\n"):
                 return self.refuse(m)
             self.latency.add_ns(now_ns() - self.sent[self.got % self.window])
             self.got += 1
             return 1
-        if m.header_len and m.header_len == m.size and memcmp(m.payload, b"NATS/1.0 ", 9) == 0:
-            if m.payload[9] == c'1':     # heartbeat or flow control
-                return self.reply(line, m, b" 0\r\n\r\n", 6) if m.reply != NULL else 1
+        if m.header_len and m.header_len == m.size and starts_with_text(m.payload, m.size, b"NATS/1.0 "):
+            if m.payload[strlen(b"NATS/1.0 ")] == c'1':     # heartbeat or flow control
+                return self.reply(line, m, b" 0\r\n\r\n") if m.reply != NULL else 1
             return 1 if self.role == PUSHED else self.refuse(m)
         if m.reply == NULL:              # the answer to the consumer's creation
-            return self.refuse(m) if memmem(m.payload, m.size, b'"error"', 7) != NULL else 1
+            return self.refuse(m) if memmem(m.payload, m.size, error, strlen(error)) != NULL else 1
         self.got += 1
         self.payloads += m.size
-        return self.reply(line, m, b" 4\r\n+ACK\r\n", 10) if self.acking else 1
+        return self.reply(line, m, b" 4\r\n+ACK\r\n") if self.acking else 1
 
     cdef int refuse(self, const Message *m) noexcept nogil:
         with gil:
             self.answer = m.payload[:m.size]
         return CODE_REFUSED
 
-    cdef int reply(self, Line *line, const Message *m, const char *rest, size_t n) noexcept nogil:
-        cdef char *room = line_room(line, 4 + m.reply_len + n)
+    cdef int reply(self, Line *line, const Message *m, const char *rest) noexcept nogil:
+        cdef char *room = line_room(line, strlen(b"PUB ") + m.reply_len + strlen(rest))
         if room == NULL:
             return CODE_NO_MEMORY
-        memcpy(room, b"PUB ", 4)
-        memcpy(room + 4, m.reply, m.reply_len)
-        memcpy(room + 4 + m.reply_len, rest, n)
+        put_text(put(put_text(room, b"PUB "), m.reply, m.reply_len), rest)
         return 1
 
     cdef int publish_more(self, Line *line) noexcept nogil:

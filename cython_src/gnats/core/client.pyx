@@ -6,9 +6,17 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, strlen
 
 from gnats.core.accounts.account cimport Account
+from gnats.core.accounts.denials cimport refuse_subscription
 from gnats.core.accounts.guard cimport may_subscribe
 from gnats.core.accounts.imports cimport renew_shadows
-from gnats.core.accounts.subscriber cimport Subscriber, begin_read, end_read
+from gnats.core.accounts.subscriber cimport (
+    CTL_IMPORTS,
+    CTL_PERMISSIONS,
+    SUBSCRIBER_CTL,
+    Subscriber,
+    begin_read,
+    end_read,
+)
 from gnats.core.accounts.subscriptions cimport (
     add_sub,
     apply_permissions,
@@ -19,15 +27,12 @@ from gnats.core.accounts.subscriptions cimport (
     unsubscribe_exhausted,
 )
 from gnats.core.auth.permissions cimport Permissions
+from gnats.core.messages.encode cimport FORM_HMSG, FORM_MSG
 from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport (
     AUTHENTICATION_TIMEOUT,
     AUTHENTICATION_VIOLATION,
     CTL_CLOSE,
-    CTL_CONNECTED,
-    CTL_IMPORTS,
-    CTL_LIMITS,
-    CTL_PERMISSIONS,
     CTL_RESUME,
     CTL_START,
     MAX_CONTROL_LINE_EXCEEDED,
@@ -58,7 +63,7 @@ from gnats.core.pings cimport (
     set_ping_limits,
     start_ping_timer,
 )
-from gnats.core.protocol.answers cimport refuse_subscription, send_err, send_ok
+from gnats.core.protocol.answers cimport send_denied, send_err, send_ok
 from gnats.core.protocol.parser cimport (
     BAD_OPERATION,
     BAD_SUB_ARGS,
@@ -93,6 +98,10 @@ from gnats.includes.times cimport duration_of
 cdef enum:
     T_AUTH = SESSION_TIMERS
     T_PING
+
+cdef enum:
+    CTL_CONNECTED = SUBSCRIBER_CTL        # the control plane has accepted a CONNECT
+    CTL_LIMITS = SUBSCRIBER_CTL << 1
 
 cdef SessionType CLIENT_SESSION
 cdef ParserHandlers VERBS
@@ -151,7 +160,7 @@ cdef class Client(Subscriber):
         parser_init(&self.parser, kind, &VERBS, <void *> self)
         self.parser.max_control_line = max_control_line
         self.parser.max_payload = max_payload
-        self.parser.pedantic = self.verbose = kind == CLIENT
+        self.parser.pedantic = self.verbose = self.may_stall = kind == CLIENT
         self.max_subs = max_subs
         self.pings.interval = duration_of(ping_interval)
         self.pings.max = ping_max
@@ -181,7 +190,8 @@ cdef class Client(Subscriber):
         With `expect_connect`, a verb before CONNECT is an authorization violation, and the connection is closed when
         no CONNECT has come after `auth_timeout` seconds (0: never).
         """
-        self.awaits_connect = self.parser.auth_set = expect_connect
+        self.parser.auth_set = expect_connect
+        self.admitted = not expect_connect
         self.auth_timeout = duration_of(auth_timeout) if expect_connect else 0
         self.append_remote(info)
         self.request(CTL_START, 0)
@@ -356,13 +366,14 @@ cdef class Client(Subscriber):
         self.echo = opts.echo
         self.verbose = opts.verbose
         self.no_responders = opts.no_responders
-        store8(&self.headers, opts.headers)
+        store8(&self.form, FORM_HMSG if opts.headers else FORM_MSG)
         self.parser.headers = opts.headers
         self.parser.pedantic = opts.pedantic
         self.parser.max_payload = max_payload
         self.max_subs = max_subs
         self.connect_received = 1
-        self.awaits_connect = self.parser.auth_set = 0
+        self.parser.auth_set = 0
+        self.admitted = 1
 
     cdef void apply_limits(self, const Limits *limits) noexcept nogil:
         self.parser.max_control_line = limits.max_control_line
@@ -498,7 +509,9 @@ cdef class Client(Subscriber):
             send_err(self, b"maximum subscriptions exceeded")
             return go_on(self)
         if subtable_find(&self.subs, sid.p, sid.n) == NULL:
-            if add_sub(self, args[0].p, args[0].n, queue.p, queue.n, sid.p, sid.n, &error) == NULL:
+            if add_sub(
+                self, <Account> self.account, args[0].p, args[0].n, queue.p, queue.n, sid.p, sid.n, &error
+            ) == NULL:
                 if error == 0:
                     self.out_of_memory(READ_ERROR)
                     return PARSE_CLOSED
@@ -579,6 +592,9 @@ CLIENT_SESSION.resume = resume
 CLIENT_SESSION.expired = expired
 CLIENT_SESSION.closing = closing
 CLIENT_SESSION.leave = leave
+CLIENT_SESSION.send_ok = send_ok
+CLIENT_SESSION.send_err = send_err
+CLIENT_SESSION.send_denied = send_denied
 
 
 # -- the parser's handlers ---------------------------------------------------------------------------------------------

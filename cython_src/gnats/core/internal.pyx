@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.imports cimport renew_shadows
-from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.accounts.subscriber cimport CTL_IMPORTS, Subscriber
 from gnats.core.accounts.subscriptions cimport (
     add_sub,
     end_subscriptions,
@@ -14,11 +14,13 @@ from gnats.core.accounts.subscriptions cimport (
 )
 from gnats.core.batch cimport end_batch
 from gnats.core.messages.message cimport SIZES_ROOM, Message, message_set_data
-from gnats.core.net.connection cimport CTL_CLOSE, CTL_IMPORTS, Connection, SessionType
+from gnats.core.net.connection cimport CTL_CLOSE, Connection, Denial, SessionType
 from gnats.core.net.pollstate cimport PollerBase, pollstate_busy
 from gnats.core.publishing cimport begin_message, route_msg
+from gnats.core.routing.route cimport ROUTE_DELIVERED, RouteOutcome
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.quiesce cimport qs_offline, qs_online
+from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.core.subjects.subtable cimport subtable_find
@@ -58,8 +60,8 @@ cdef class InternalSubscriber(Subscriber):
         if subtable_find(&self.subs, PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid)) != NULL:
             raise ValueError(f"sid {sid!r} is in use")
         s = add_sub(
-            self, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(q), PyBytes_GET_SIZE(q),
-            PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid), &error)
+            self, <Account> self.account, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject),
+            PyBytes_AS_STRING(q), PyBytes_GET_SIZE(q), PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid), &error)
         if s == NULL:
             raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
 
@@ -81,7 +83,7 @@ cdef class InternalSubscriber(Subscriber):
         cdef bytes msg = hdr + payload
         cdef char[SIZES_ROOM] sizes
         cdef Message m
-        cdef bint delivered
+        cdef RouteOutcome outcome
         qs_online(&self.ps.qs)
         self.ps.now = monotonic_ns()
         begin_message(self, &m)
@@ -91,12 +93,12 @@ cdef class InternalSubscriber(Subscriber):
             m.reply.p = PyBytes_AS_STRING(reply)
             m.reply.n = PyBytes_GET_SIZE(reply)
         message_set_data(&m, PyBytes_AS_STRING(msg), PyBytes_GET_SIZE(hdr), PyBytes_GET_SIZE(msg), sizes)
-        delivered = route_msg(self, &m)
+        outcome = route_msg(self, &m)
         end_batch(self.ps)
         if pollstate_busy(self.ps):
             eventfd_write(self.ps.evfd, 1)
         qs_offline(&self.ps.qs)
-        return delivered
+        return outcome == ROUTE_DELIVERED
 
 
 # -- the session's functions: the connection calls them; without a socket it calls no others ---------------------------
@@ -111,5 +113,23 @@ cdef bint closing(Connection c) noexcept nogil:
     return end_subscriptions(<Subscriber> c)
 
 
+# Nobody reads answers.
+cdef void send_ok(Connection c) noexcept nogil:
+    pass
+
+
+cdef void send_err(Connection c, const char *text) noexcept nogil:
+    pass
+
+
+cdef void send_denied(
+    Connection c, Denial what, const Slice *subject, const Slice *queue, const Slice *sid
+) noexcept nogil:
+    pass
+
+
 INTERNAL_SESSION.on_control = on_control
 INTERNAL_SESSION.closing = closing
+INTERNAL_SESSION.send_ok = send_ok
+INTERNAL_SESSION.send_err = send_err
+INTERNAL_SESSION.send_denied = send_denied

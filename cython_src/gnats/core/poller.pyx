@@ -212,10 +212,11 @@ cdef class Poller(PollerBase):
         pool_free(&self.ps.pool)
         timers_free(&self.ps.timers)
         free(self.ps.rbuf)
-        free(self.ps.scratch)
+        free(self.ps.scratch.p)
+        free(self.ps.scratch_like.p)
         free(self.ps.mapped)
         free(self.ps.touched)
-        self.ps.rbuf = self.ps.scratch = self.ps.mapped = NULL
+        self.ps.rbuf = self.ps.scratch.p = self.ps.scratch_like.p = self.ps.mapped = NULL
         self.ps.touched = NULL
 
     def stats(self) -> dict:
@@ -247,7 +248,7 @@ cdef class Poller(PollerBase):
             "overdue": max(monotonic_ns() - first, 0) if first else 0,
             "unwatched": not clock_is_held() and first != 0 and (armed == 0 or armed > first),
             "free_chunks": [load32(&self.ps.pool.n[i]) for i in range(CHUNK_CLASSES)],
-            "scratch_bytes": load64(<uint64_t *> &self.ps.scratch_len),
+            "scratch_bytes": load64(<uint64_t *> &self.ps.scratch.n) + load64(<uint64_t *> &self.ps.scratch_like.n),
             "deadline": first,
             "settled": loadi64(&self.settled),
         }

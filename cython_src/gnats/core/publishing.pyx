@@ -5,17 +5,27 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, strlen
 
 from gnats.core.accounts.account cimport Account, account_mappings
+from gnats.core.accounts.denials cimport refuse_publish, refuse_reply
 from gnats.core.accounts.guard cimport may_publish
 from gnats.core.accounts.mappings cimport Mappings, select_mapped_subject
 from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.messages.encode cimport (
+    Frame,
+    Frames,
+    frame_address,
+    frame_for,
+    frame_size,
+    frames_begin,
+    frames_end,
+    put_frame,
+)
 from gnats.core.messages.message cimport SIZES_ROOM, Message, message_set_data
 from gnats.core.messages.msgtrace cimport REFUSED_REPLY, REFUSED_SIZE, REFUSED_SUBJECT, trace_mapping, trace_refused
 from gnats.core.messages.reserved cimport is_gateway_reply, is_jetstream_ack, is_raft_subject, is_service_reply
 from gnats.core.net.connection cimport READ_ERROR, WRITE_ERROR
 from gnats.core.net.log_records cimport TRACE_IN, TRACE_IN_PAYLOAD, trace_verb_with
 from gnats.core.net.pollstate cimport PollState
-from gnats.core.protocol.answers cimport refuse_publish, refuse_reply, send_ok
-from gnats.core.routing.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOutcome, process_msg_results, route
+from gnats.core.routing.route cimport ROUTE_NO_MEMORY, ROUTE_NOBODY, RouteOutcome, process_msg_results, route
 from gnats.core.routing.tracing cimport (
     TRACE_ON,
     TRACE_SKIP,
@@ -28,7 +38,10 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.match_cache cimport results_match
 from gnats.core.subjects.sublist cimport MatchResult, Subscription, sub_sid
 from gnats.includes.atomics cimport load8, unlikely
-from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
+from gnats.includes.text cimport put, put_text
+
+cdef enum:
+    STATUS_ROOM = 256      # bytes of a status that fit on the stack
 
 cdef const char *NO_RESPONDERS = b"NATS/1.0 503\r\nNats-Subject: "
 
@@ -40,13 +53,13 @@ cdef inline bint is_reserved_reply(const Slice *reply) noexcept nogil:
     return reply.p[0] == c'$' and (is_jetstream_ack(reply) or is_gateway_reply(reply))
 
 
-cdef inline bint route_here(Subscriber c, const Message *m) noexcept nogil:
-    cdef RouteOutcome outcome = route(m, (<Account> c.account).sublist)
+cdef inline RouteOutcome route_here(Subscriber c, const Message *m) noexcept nogil:
+    cdef RouteOutcome outcome = route(m, (<Account> m.account).sublist)
     if unlikely(outcome == ROUTE_NO_MEMORY):
         c.out_of_memory(READ_ERROR)
-    elif outcome != ROUTE_DELIVERED and m.reply.p != NULL and c.no_responders:
+    elif outcome == ROUTE_NOBODY and m.reply.p != NULL and c.no_responders:
         tell_no_responders(c, m)
-    return outcome == ROUTE_DELIVERED
+    return outcome
 
 
 cdef inline void check_and_route(Subscriber c, Message *m, Mappings *mappings) noexcept nogil:
@@ -59,7 +72,7 @@ cdef inline void check_and_route(Subscriber c, Message *m, Mappings *mappings) n
         c.trace_msg(TRACE_IN_PAYLOAD, m.data, m.n + 2, m.hdr)
     if unlikely(m.subject.n and (m.subject.p[0] == c'_' or m.subject.p[0] == c'$')):
         if is_gateway_reply(&m.subject) or (
-            is_raft_subject(&m.subject) and not load8(&(<Account> c.account)._is_system)
+            is_raft_subject(&m.subject) and not load8(&(<Account> m.account)._is_system)
         ):
             refuse_msg(c, m, REFUSED_SUBJECT)
             return
@@ -70,7 +83,7 @@ cdef inline void check_and_route(Subscriber c, Message *m, Mappings *mappings) n
         refuse_msg(c, m, REFUSED_REPLY)
         return
     if unlikely(c.verbose):
-        send_ok(c)
+        c.session.send_ok(c)
     route_here(c, m)
 
 
@@ -81,14 +94,14 @@ cdef void process_inbound_client_msg(Subscriber c, Message *m) noexcept nogil:
         own = m[0]   # a copy that may be changed
         process_traced_msg(c, &own)
         return
-    mappings = account_mappings(<Account> c.account)
+    mappings = account_mappings(<Account> m.account)
     if unlikely(mappings != NULL):
         own = m[0]
         m = &own
     check_and_route(c, m, mappings)
 
 
-cdef bint route_msg(Subscriber c, const Message *m) noexcept nogil:
+cdef RouteOutcome route_msg(Subscriber c, const Message *m) noexcept nogil:
     return route_here(c, m)
 
 
@@ -146,7 +159,7 @@ cdef void process_traced_msg(Subscriber c, Message *m) noexcept nogil:
         return
     if disable:
         changed = set_trace_dest(m, NULL, sizes)
-    check_and_route(c, m, account_mappings(<Account> c.account))
+    check_and_route(c, m, account_mappings(<Account> m.account))
     free(changed)
     if m.trace != NULL:
         send_msg_trace(c, m.trace)
@@ -160,13 +173,13 @@ cdef void trace_too_large(Subscriber c, Message *m) noexcept nogil:
 
 
 cdef void tell_no_responders(Subscriber c, const Message *m) noexcept nogil:
-    """Send a 503 status to a requester, if it is itself subscribed to the reply."""
-    cdef MatchResult *r = (<Account> c.account).sublist.match(m.reply.p, m.reply.n)
-    cdef size_t status = strlen(NO_RESPONDERS) + m.subject.n + strlen(b"\r\n\r\n")
-    cdef uint32_t i
+    """Send a 503 status to a requester, if it is itself subscribed to the reply (sendNoResponders)."""
+    cdef char[STATUS_ROOM] few
+    cdef size_t n = strlen(NO_RESPONDERS) + m.subject.n + strlen(b"\r\n\r\n")
+    cdef char *status = few
     cdef Subscription *s = NULL
-    cdef char *line
-    cdef char *p
+    cdef MatchResult *r = (<Account> m.account).sublist.match(m.reply.p, m.reply.n)
+    cdef uint32_t i
     if r == NULL:
         c.out_of_memory(READ_ERROR)
         return
@@ -177,39 +190,60 @@ cdef void tell_no_responders(Subscriber c, const Message *m) noexcept nogil:
     free(r)
     if s == NULL:
         return
-    line = <char *> malloc(
-        strlen(b"HMSG   \r\n\r\n") + m.reply.n + s.sid_len + 2 * (1 + NUMBER_ROOM) + status)
+    if n > sizeof(few):
+        status = <char *> malloc(n)
+        if status == NULL:
+            c.out_of_memory(READ_ERROR)
+            return
+    put_text(put(put_text(status, NO_RESPONDERS), m.subject.p, m.subject.n), b"\r\n\r\n")
+    send_status(c, s, &m.reply, status, n)
+    if status != few:
+        free(status)
+
+
+cdef void send_status(Subscriber c, const Subscription *s, const Slice *subject, char *status, size_t n) noexcept nogil:
+    """Send a message that is a header only to one subscription, as an answer: no statistics count it."""
+    cdef char[SIZES_ROOM] sizes
+    cdef Message m
+    cdef Frames frames
+    cdef Frame *frame
+    cdef char *line = NULL
+    begin_message(c, &m)
+    m.subject = subject[0]
+    message_set_data(&m, status, n, n, sizes)
+    frames_begin(&frames)
+    frame = frame_for(&m, &frames, c.form)
+    if frame != NULL:
+        frame_address(frame, sub_sid(s), s.sid_len)
+        line = <char *> malloc(frame_size(frame))
     if line == NULL:
         c.out_of_memory(READ_ERROR)
-        return
-    p = put(put_text(line, b"HMSG "), m.reply.p, m.reply.n)
-    p = put(put_text(p, b" "), sub_sid(s), s.sid_len)
-    p = put_number(put_text(put_number(put_text(p, b" "), status), b" "), status)
-    p = put(put_text(put_text(p, b"\r\n"), NO_RESPONDERS), m.subject.p, m.subject.n)
-    p = put_text(put_text(p, b"\r\n\r\n"), b"\r\n")
-    c.queue_outbound(line, p - line)
-    free(line)
+    else:
+        put_frame(line, frame)
+        c.queue_outbound(line, frame_size(frame))
+        free(line)
+    frames_end(&frames)
 
 
-cdef bint send_internal_msg(
+cdef RouteOutcome send_internal_msg(
     Subscriber c, Account account, const char *subject, size_t sn, const char *shown, size_t shown_n,
     const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg, size_t n
 ) noexcept nogil:
     cdef char[SIZES_ROOM] sizes
     cdef char *joined = NULL
     cdef Message m
-    cdef bint delivered
+    cdef RouteOutcome outcome
     cdef MatchResult *r = results_match(&c.ps.cache, account.sublist, subject, sn)
     if r == NULL:
         c.out_of_memory(WRITE_ERROR)
-        return False
+        return ROUTE_NO_MEMORY
     if r.npsubs == 0 and r.nqgroups == 0:
-        return False
+        return ROUTE_NOBODY
     if hn and n and hdr + hn != msg:
         joined = <char *> malloc(hn + n)
         if joined == NULL:
             c.out_of_memory(WRITE_ERROR)
-            return False
+            return ROUTE_NO_MEMORY
         memcpy(joined, hdr, hn)
         memcpy(joined + hn, msg, n)
     begin_message(c, &m)
@@ -222,6 +256,6 @@ cdef bint send_internal_msg(
         m.reply.p = <char *> reply
         m.reply.n = rn
     message_set_data(&m, joined if joined != NULL else <char *> (hdr if hn else msg), hn, hn + n, sizes)
-    delivered = process_msg_results(&m, r) == ROUTE_DELIVERED
+    outcome = process_msg_results(&m, r)
     free(joined)
-    return delivered
+    return outcome

@@ -7,6 +7,8 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from gnats.includes.pthread cimport pthread_mutex_t
+from gnats.includes.times cimport time_after
+from gnats.includes.units cimport SECOND
 from gnats.store.block cimport BlockEnv, MsgBlock
 from gnats.store.format.record cimport Record
 from gnats.store.index.schedules cimport Schedules
@@ -43,6 +45,7 @@ cdef struct StoreMsg:
 
 cdef enum:
     LOST_NOTES = 16
+    MEMORY_OVERHEAD = 16         # bytes that a message counts in memory, besides its own: its sequence and its time
 
 
 # Damage to report: n messages of a block are lost, with sequences from first to last.
@@ -88,9 +91,10 @@ cdef class StoreBase:
     # remove them.
     cdef uint64_t age_seq
     cdef Wheel ttls                   # when messages with a TTL expire
-    cdef bint tracks_ttls             # `ttls` has all messages with a TTL
+    cdef uint64_t ttls_from           # from here on `ttls` may lack messages, for want of memory; 0: it has all
     cdef Schedules schedules
-    cdef bint tracks_schedules        # `schedules` has all messages that are schedules
+    cdef uint64_t schedules_from      # the same of `schedules`
+    cdef bint tracks_schedules        # `schedules` has been filled
     cdef bint index_written           # there may be an index.db
     cdef uint64_t indexed_seq         # the last sequence in the index.db read at the start; 0: there was none
     cdef uint64_t invalidations       # calls of invalidate(); a thread that writes the state compares it
@@ -114,9 +118,19 @@ cdef class StoreBase:
     cdef str directory
 
 
+# When to try again what failed at `now` (ns) for want of memory or descriptors.
+cdef inline int64_t retry_after(int64_t now) noexcept nogil:
+    return time_after(now, 2 * SECOND)
+
+
+# The size that a message counts in the `bytes` of a store in memory.
+cdef inline uint64_t memory_size(uint64_t subject_n, uint64_t hdr_n, uint64_t msg_n) noexcept nogil:
+    return subject_n + hdr_n + msg_n + MEMORY_OVERHEAD
+
+
 # The size that a message counts in `bytes`. As in nats-server, it differs between memory and files.
 cdef inline uint64_t msg_size(StoreBase s, const Record *r) noexcept nogil:
-    return r.subject_n + r.hdr_n + r.msg_n + 16 if s.env.in_memory else r.size
+    return memory_size(r.subject_n, r.hdr_n, r.msg_n) if s.env.in_memory else r.size
 
 
 cdef inline void msg_of(const Record *r, StoreMsg *out) noexcept nogil:

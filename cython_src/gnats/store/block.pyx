@@ -10,11 +10,13 @@ from posix.unistd cimport close, dup, fdatasync, fsync, ftruncate, pread, pwrite
 
 from gnats.core.runtime.quiesce cimport qs_retire
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.text cimport NUMBER_ROOM
 from gnats.store.format.highway cimport HighwayKey, highway_key_of
 from gnats.store.format.packing cimport pack_records, unpack_records
 from gnats.store.format.record cimport (
     EBIT,
     EMPTY_RECORD,
+    HEADERS_N,
     MESSAGE,
     RECORD_BAD,
     RECORD_HASH,
@@ -29,7 +31,9 @@ from gnats.store.format.record cimport (
     record_encode,
     record_parse,
     record_put,
+    record_seq,
     record_stored_hash,
+    record_subject_n,
     record_sum,
 )
 from gnats.store.format.region cimport Region, region_map, region_memory, region_retire
@@ -50,6 +54,7 @@ cdef enum:
     WBUF_START = 4 * 1024
     WBUF_FULL = 256 * 1024      # bytes that may wait; more are flushed before the next record
     NAME_SIZE = 32
+    NAME_MORE = 1 + NUMBER_ROOM + 1    # what a block's name has behind the stream's: a hyphen, a number, the end
     RESYNC_BUDGET = 64          # record_resync() hashes at most this many times the block's size
 
 
@@ -76,15 +81,15 @@ cdef inline bint is_record(
 
 cdef bint is_whole(const HighwayKey *key, const char *p, size_t n, uint64_t *budget) noexcept nogil:
     # Whether the record at p has the right checksum if it is n bytes long, whatever its length field says.
-    cdef uint16_t subject_n
+    cdef uint16_t subject_n = record_subject_n(p)
     cdef uint64_t stored
-    cdef size_t body, gap
-    memcpy(&subject_n, p + 20, 2)
+    cdef size_t body, gap, i
     if n < EMPTY_RECORD + <size_t> subject_n:
         return False
     body = n - EMPTY_RECORD - subject_n
     memcpy(&stored, p + n - RECORD_HASH, 8)
-    for gap in range(0, 5, 4):    # without headers, and with
+    for i in range(2):
+        gap = i * HEADERS_N    # without headers, and with
         if gap > body or n > budget[0]:
             break
         budget[0] -= n
@@ -106,7 +111,7 @@ cdef size_t record_resync(const HighwayKey *key, const char *p, size_t n, size_t
     if n - at < RECORD_HEADER:
         return n
     bad = record_parse(p + at, n - at, &hit)
-    memcpy(&seq, p + at + 4, 8)
+    seq = record_seq(p + at)
     message = seq and seq & (EBIT | TBIT) == 0 and in_order(seq, last)
     if bad == RECORD_OK or bad == RECORD_HEADERS_BAD:
         at += hit.size
@@ -174,11 +179,11 @@ cdef MsgBlock *block_alloc(BlockEnv *env, uint32_t index) noexcept nogil:
     b.index = index
     b.fd = -1
     if not env.in_memory:
-        name = <char *> malloc(env.name_n + 16)
+        name = <char *> malloc(env.name_n + NAME_MORE)
         if name == NULL:
             free(b)
             return NULL
-        n = snprintf(name, env.name_n + 16, "%.*s-%u", <int> env.name_n, env.name, index)
+        n = snprintf(name, env.name_n + NAME_MORE, "%.*s-%u", <int> env.name_n, env.name, index)
         highway_key_of(&b.key, name, n)
         free(name)
     return b

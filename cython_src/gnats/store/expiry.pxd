@@ -4,16 +4,21 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from gnats.store.base cimport StoreBase
 
 # Tell the wheel that a message with a TTL (seconds, above 0) was stored, that a message with headers was removed, that
-# all were. ts: ns since 1970.
+# all were. ts: ns since 1970. A message that the wheel has no memory for is found later: see `ttls_from`.
 cdef void ttl_stored(StoreBase s, uint64_t seq, int64_t ts, int64_t ttl) noexcept nogil
 cdef void ttl_removed(StoreBase s, uint64_t seq) noexcept nogil
 cdef void ttl_clear(StoreBase s) noexcept nogil
-# Finds the TTLs of the messages from a sequence on, by their headers.
+# Finds the TTLs of the messages from a sequence on, by their headers. Ends early, with `ttls_from` set, when there is
+# no memory.
 cdef void ttl_scan(StoreBase s, uint64_t start) noexcept nogil
 # The Nats-TTL of a message's headers in seconds; 0: none, or an invalid one; -1: never.
 cdef int64_t header_ttl(const char *hdr, uint32_t n) noexcept nogil
 
-# When a message expires next (ns since 1970, possibly early); INT64_MAX: none will.
+# The first sequence with a TTL that `ttls` does not cover: thw.db says from where on the next start has to search.
+cdef uint64_t ttls_high(StoreBase s) noexcept nogil
+
+# When a message expires next (ns since 1970, possibly early); INT64_MAX: none will. While the wheel lacks messages, the
+# time to call expired(), which searches for them.
 cdef int64_t next_expiry(StoreBase s) noexcept nogil
 # Fills seqs with at most n (n >= 32) sequences that have expired at `now`; their number. A message with a TTL leaves
 # the wheel: it is not returned again, unless expire_again() puts it back.

@@ -6,26 +6,41 @@ from gnats.core.messages.headers cimport named_header
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.times cimport time_after, whole_seconds
-from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load
+from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load, retry_after
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_record, slot_from
 from gnats.store.format.record cimport Record
-from gnats.store.index.wheel cimport Expiry, wheel_add, wheel_clear, wheel_next, wheel_remove, wheel_take
+from gnats.store.index.wheel cimport (
+    Expiry,
+    wheel_add,
+    wheel_clear,
+    wheel_has,
+    wheel_next,
+    wheel_remove,
+    wheel_take,
+)
 from gnats.store.reading cimport load_next
 from gnats.store.times.durations cimport parse_message_ttl
 
 cdef enum:
     TAKEN = 32       # sequences taken from the wheel at once
 
-cdef int64_t RETRY = 2000000000    # ns until next_expiry() tries a block again that could not be read
-
 cdef inline int64_t expiry_of(int64_t ts, int64_t ttl) noexcept nogil:
     return time_after(ts, whole_seconds(ttl))
 
 
+cdef void search_from(StoreBase s, uint64_t seq) noexcept nogil:
+    # Notes that the wheel may lack messages from a sequence on.
+    s.ttls_from = min(s.ttls_from, seq) if s.ttls_from else seq
+
+
+cdef uint64_t ttls_high(StoreBase s) noexcept nogil:
+    # ttls_from may be beyond last_seq, after a truncation.
+    return min(s.ttls_from, s.last_seq + 1) if s.ttls_from else s.last_seq + 1
+
+
 cdef void ttl_stored(StoreBase s, uint64_t seq, int64_t ts, int64_t ttl) noexcept nogil:
-    # Out of memory the message does not expire until the store is opened again.
-    if s.limits.allow_ttl:
-        wheel_add(&s.ttls, seq, expiry_of(ts, ttl))
+    if s.limits.allow_ttl and wheel_add(&s.ttls, seq, expiry_of(ts, ttl)) != 0:
+        search_from(s, seq)
 
 
 cdef void ttl_removed(StoreBase s, uint64_t seq) noexcept nogil:
@@ -35,6 +50,7 @@ cdef void ttl_removed(StoreBase s, uint64_t seq) noexcept nogil:
 
 cdef void ttl_clear(StoreBase s) noexcept nogil:
     wheel_clear(&s.ttls)
+    s.ttls_from = 0
 
 
 cdef void ttl_scan(StoreBase s, uint64_t start) noexcept nogil:
@@ -43,17 +59,23 @@ cdef void ttl_scan(StoreBase s, uint64_t start) noexcept nogil:
     cdef uint32_t k
     cdef int64_t ttl
     cdef size_t i
+    s.ttls_from = 0
     for i in range(blk_at(s, start), s.n_blks):
         b = s.blks[i]
-        if b.ttls == 0 or b.msgs == 0 or not blk_load(s, b):
+        if b.ttls == 0 or b.msgs == 0:
+            continue
+        if not blk_load(s, b):
+            if s.refused:
+                search_from(s, max(start, b.first_seq))
+                return
             continue
         for k in range(slot_from(b, max(start, b.first_seq)), b.n_slots):
             if b.offs[k] == NO_SLOT or not block_record(&s.env, b, k, &r) or r.hdr_n == 0:
                 continue
             ttl = header_ttl(r.hdr, r.hdr_n)
-            if ttl > 0:
-                wheel_add(&s.ttls, r.seq, expiry_of(r.ts, ttl))
-    s.tracks_ttls = True
+            if ttl > 0 and not wheel_has(&s.ttls, r.seq) and wheel_add(&s.ttls, r.seq, expiry_of(r.ts, ttl)) != 0:
+                search_from(s, r.seq)
+                return
 
 
 # --- Nats-TTL ---
@@ -84,11 +106,13 @@ cdef bint oldest(StoreBase s, uint64_t start, StoreMsg *msg) noexcept nogil:
 cdef int64_t next_expiry(StoreBase s) noexcept nogil:
     cdef StoreMsg msg
     cdef int64_t due = wheel_next(&s.ttls) if s.limits.allow_ttl else INT64_MAX
+    if s.limits.allow_ttl and s.ttls_from:
+        due = min(due, retry_after(realtime_ns()))
     if s.limits.max_age > 0 and s.msgs:
         if oldest(s, 0, &msg):
             due = min(due, time_after(msg.ts, s.limits.max_age))
         elif s.refused:
-            due = min(due, time_after(realtime_ns(), RETRY))
+            due = min(due, retry_after(realtime_ns()))
     return due
 
 
@@ -98,6 +122,8 @@ cdef uint32_t expired(StoreBase s, int64_t now, uint64_t *seqs, uint32_t n) noex
     cdef uint32_t found = 0
     cdef size_t some = TAKEN, i
     cdef uint64_t start = 0
+    if s.limits.allow_ttl and s.ttls_from:
+        ttl_scan(s, s.ttls_from)
     while s.limits.allow_ttl and some == TAKEN and found + TAKEN <= n:
         some = wheel_take(&s.ttls, now, due, TAKEN)
         for i in range(some):
@@ -117,7 +143,9 @@ cdef void expire_again(StoreBase s, const uint64_t *seqs, uint32_t n, int64_t wh
     if not s.limits.allow_ttl:
         return
     for i in range(n):
-        if wheel_add(&s.ttls, seqs[i], when) < 0:
-            return   # out of memory: max_age goes on returning it
+        if wheel_add(&s.ttls, seqs[i], when) != 0:
+            # max_age goes on returning it; a message with a TTL is searched for again
+            search_from(s, seqs[i])
+            continue
         if s.limits.max_age > 0 and oldest(s, 0, &msg) and msg.seq == seqs[i]:
             s.age_seq = msg.seq + 1

@@ -20,6 +20,7 @@ from gnats.store.base cimport (
     blk_load,
     flush_last,
     forget_links,
+    msg_size,
     select_next_first,
     subject_removed,
 )
@@ -55,7 +56,7 @@ from gnats.store.format.record cimport (
     record_parse,
 )
 from gnats.store.index.schedules cimport schedules_clear
-from gnats.store.index.seqset cimport seqset_delete_range
+from gnats.store.index.seqset cimport seqset_delete_range, seqset_prepare_cut
 from gnats.store.index.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_iter, stree_next
 from gnats.store.scheduling cimport schedule_removed
 from gnats.store.statefile cimport invalidate
@@ -208,6 +209,7 @@ cdef int purge_all(StoreBase s, uint64_t first, bint reset) noexcept nogil:
     stree_clear(&s.subjects)
     ttl_clear(s)
     schedules_clear(&s.schedules)
+    s.schedules_from = 0
     s.msgs = s.bytes = 0
     s.first_seq = next_seq
     s.last_seq = last
@@ -263,7 +265,7 @@ cdef void forget_from(StoreBase s, MsgBlock *b, uint64_t seq) noexcept nogil:
             ttl_removed(s, r.seq)
             schedule_removed(s, &r)
         subject_removed(s, &r)
-        size = r.subject_n + r.hdr_n + r.msg_n + 16 if s.env.in_memory else r.size
+        size = msg_size(s, &r)
         s.msgs -= 1
         s.bytes -= size
         b.msgs -= 1
@@ -359,6 +361,9 @@ cdef int truncate(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
         b = s.blks[keep]
         if error == STORE_OK and not blk_load(s, b):
             error = STORE_DAMAGED
+        # A message with a sequence that stays deleted could not be removed.
+        if error == STORE_OK and not seqset_prepare_cut(&b.dmap, seq + 1):
+            error = STORE_NO_MEMORY
         if error == STORE_OK:
             copy = <char *> malloc(b.rbytes + (tombs.n + 1) * EMPTY_RECORD)
             if copy == NULL:

@@ -372,7 +372,6 @@ cdef object recover_ttls(StoreBase s, object warn):
     # Fills the wheel, unless the scan of all blocks has done so.
     cdef uint64_t high
     if s.n_blks and s.blks[0].resolved:
-        s.tracks_ttls = True
         return
     high = load_ttls(s, warn)
     with nogil:

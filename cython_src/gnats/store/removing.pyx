@@ -1,10 +1,11 @@
 """Removing messages; see removing.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport UINT32_MAX, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from gnats.core.subjects.subject cimport subject_has_wildcard
+from gnats.includes.arrays cimport array_grow
 from gnats.store.base cimport (
     STORE_AGAIN,
     STORE_CLOSED,
@@ -305,7 +306,6 @@ cdef int enforce_per_subject(StoreBase s) noexcept nogil:
     cdef uint64_t most = s.limits.max_msgs_per, seq
     # The subjects over the limit, each after its length: they are copied because a removal changes the tree.
     cdef char *names = NULL
-    cdef char *more
     cdef const char *subject
     cdef size_t n_names = 0, room = 0, at = 0
     cdef uint32_t n
@@ -317,23 +317,20 @@ cdef int enforce_per_subject(StoreBase s) noexcept nogil:
         n = <uint32_t> it.subject_n
         if (<SimpleState *> it.value).msgs <= most:
             continue
-        if n_names + n + 4 > room:
-            room = (room + n + 4) * 2
-            more = <char *> realloc(names, room)
-            if more == NULL:
+        while room - n_names < sizeof(n) + n and error == STORE_OK:
+            if not array_grow(&names, &room, 4096, 1):
                 error = STORE_NO_MEMORY
-                break
-            names = more
-        memcpy(names + n_names, &n, 4)
-        memcpy(names + n_names + 4, it.subject, n)
-        n_names += n + 4
+        if error == STORE_OK:
+            memcpy(names + n_names, &n, sizeof(n))
+            memcpy(names + n_names + sizeof(n), it.subject, n)
+            n_names += sizeof(n) + n
     if it.failed:
         error = STORE_NO_MEMORY
     stree_end(&it)
     while at < n_names and error == STORE_OK:
-        memcpy(&n, names + at, 4)
-        subject = names + at + 4
-        at += n + 4
+        memcpy(&n, names + at, sizeof(n))
+        subject = names + at + sizeof(n)
+        at += sizeof(n) + n
         while error == STORE_OK:
             st = <SimpleState *> stree_find(&s.subjects, subject, n)
             if st == NULL or st.msgs <= most:

@@ -7,11 +7,20 @@ from libc.string cimport strlen
 from gnats.core.messages.headers cimport named_header
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.runtime.slice cimport Slice
-from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load, blk_select
+from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load, blk_select, retry_after
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_record, slot_from
 from gnats.store.format.record cimport Record
 from gnats.store.index.filter cimport Filter
-from gnats.store.index.schedules cimport Schedule, Schedules, schedule_add, schedule_drop, schedule_due, schedule_find
+from gnats.store.index.schedules cimport (
+    Schedule,
+    Schedules,
+    schedule_add,
+    schedule_drop,
+    schedule_due,
+    schedule_find,
+    schedule_take,
+    schedules_next,
+)
 from gnats.store.index.seqset cimport seqset_exists
 from gnats.store.index.stree cimport STreeFilter
 from gnats.store.reading cimport load_next
@@ -48,6 +57,31 @@ cdef bint due_of(const Words *w, int64_t ts, Due *due) noexcept nogil:
         w.pattern.p, w.pattern.n, w.zone.p, w.zone.n, ts, realtime_ns(), due) > SCHEDULE_NONE
 
 
+cdef void search_from(StoreBase s, uint64_t seq) noexcept nogil:
+    # Notes that the table may lack schedules from a sequence on.
+    s.schedules_from = min(s.schedules_from, seq) if s.schedules_from else seq
+
+
+cdef uint64_t schedules_high(StoreBase s) noexcept nogil:
+    # schedules_from may be beyond last_seq, after a truncation.
+    return min(s.schedules_from, s.last_seq + 1) if s.schedules_from else s.last_seq + 1
+
+
+cdef void find_missing(StoreBase s) noexcept nogil:
+    if s.schedules_from:
+        schedule_scan(s, s.schedules_from)
+
+
+cdef int64_t next_schedule(StoreBase s) noexcept nogil:
+    cdef int64_t due = schedules_next(&s.schedules)
+    return due if s.schedules_from == 0 else min(due, retry_after(realtime_ns()))
+
+
+cdef Schedule *take_schedule(StoreBase s, int64_t now) noexcept nogil:
+    find_missing(s)
+    return schedule_take(&s.schedules, now)
+
+
 cdef void schedule_stored(StoreBase s, MsgBlock *b, const Record *r) noexcept nogil:
     cdef Words w
     cdef Due due
@@ -59,8 +93,8 @@ cdef void schedule_stored(StoreBase s, MsgBlock *b, const Record *r) noexcept no
     if not s.limits.allow_schedules:
         return
     if due_of(&w, r.ts, &due):
-        # Out of memory the schedule is not carried out before the store is opened again.
-        schedule_add(&s.schedules, r.seq, r.subject, r.subject_n, due.ts)
+        if schedule_add(&s.schedules, r.seq, r.subject, r.subject_n, due.ts) != 0:
+            search_from(s, r.seq)
     elif w.scheduler.n == 0 and s.schedules.n:
         sc = schedule_find(&s.schedules, r.subject, r.subject_n)
         if sc != NULL:
@@ -80,7 +114,7 @@ cdef void schedule_removed(StoreBase s, const Record *r) noexcept nogil:
         schedule_drop(&s.schedules, sc)
 
 
-# -- at a start --------------------------------------------------------------------------------------------------------
+# -- searching messages ------------------------------------------------------------------------------------------------
 
 cdef bint ended(StoreBase s, const char *subject, uint32_t n, uint64_t seq) noexcept nogil:
     """Return whether a message stored on the subject after its schedule (seq) ends the schedule."""
@@ -111,9 +145,15 @@ cdef void schedule_scan(StoreBase s, uint64_t start) noexcept nogil:
     cdef Schedule *sc
     cdef uint32_t k
     cdef size_t i
+    s.schedules_from = 0
     for i in range(blk_at(s, start), s.n_blks):
         b = s.blks[i]
-        if b.schedules == 0 or b.msgs == 0 or not blk_load(s, b):
+        if b.schedules == 0 or b.msgs == 0:
+            continue
+        if not blk_load(s, b):
+            if s.refused:
+                search_from(s, max(start, b.first_seq))
+                return
             continue
         for k in range(slot_from(b, max(start, b.first_seq)), b.n_slots):
             if b.offs[k] == NO_SLOT or not block_record(&s.env, b, k, &r) or r.hdr_n == 0:
@@ -123,8 +163,11 @@ cdef void schedule_scan(StoreBase s, uint64_t start) noexcept nogil:
                 continue
             sc = schedule_find(&s.schedules, r.subject, r.subject_n)
             # a schedule of the subject with a greater sequence may be in the table already
-            if (sc == NULL or sc.seq < r.seq) and not ended(s, r.subject, r.subject_n, r.seq):
-                schedule_add(&s.schedules, r.seq, r.subject, r.subject_n, due.ts)
+            if sc != NULL and sc.seq >= r.seq or ended(s, r.subject, r.subject_n, r.seq):
+                continue
+            if schedule_add(&s.schedules, r.seq, r.subject, r.subject_n, due.ts) != 0:
+                search_from(s, r.seq)
+                return
 
 
 cdef bint is_there(StoreBase s, uint64_t seq) noexcept nogil:

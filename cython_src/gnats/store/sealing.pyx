@@ -10,6 +10,7 @@ from posix.unistd cimport close, read
 
 import os
 
+from gnats.includes.text cimport NUMBER_ROOM
 from gnats.store.block cimport SEAL_KEY, Sealer, record_resync
 from gnats.store.format.crypto cimport (
     AES,
@@ -36,6 +37,9 @@ from gnats.store.statefile cimport put_file
 cdef extern from "<fcntl.h>" nogil:
     int openat(int dirfd, const char *path, int flags, ...)
 
+cdef enum:
+    CONTEXT_MORE = 1 + NUMBER_ROOM + 1    # what a block's context has behind the stream's: a colon, a number, the end
+
 
 cdef int block_key(Held *h, uint32_t index, const uint8_t *seed, const uint8_t *nonce, void **key) noexcept nogil:
     key[0] = malloc(SEAL_KEY)
@@ -46,9 +50,9 @@ cdef int block_key(Held *h, uint32_t index, const uint8_t *seed, const uint8_t *
 
 
 cdef int block_context(Held *h, uint32_t index, uint8_t **context) noexcept nogil:
-    cdef char *p = <char *> malloc(h.context_n + 16)
+    cdef char *p = <char *> malloc(h.context_n + CONTEXT_MORE)
     context[0] = <uint8_t *> p
-    return snprintf(p, h.context_n + 16, "%.*s:%u", <int> h.context_n, h.context, index) if p != NULL else -1
+    return snprintf(p, h.context_n + CONTEXT_MORE, "%.*s:%u", <int> h.context_n, h.context, index) if p != NULL else -1
 
 
 cdef int new_key(Sealer *self, int dirfd, uint32_t index, void **key) noexcept nogil:

@@ -13,6 +13,7 @@ import os
 
 from gnats.store.base cimport STORE_NO_MEMORY, STORE_OK, StoreBase, blk_add, blk_forget, note_lost
 from gnats.store.block cimport BODY_NONE, MsgBlock, block_alloc, block_free, block_open_body
+from gnats.store.expiry cimport ttls_high
 from gnats.store.format.codec cimport IndexBlock, IndexState, index_decode, index_encode, index_free
 from gnats.store.format.highway cimport HighwayKey, highway, highway_key_of
 from gnats.store.format.record cimport (
@@ -27,7 +28,8 @@ from gnats.store.format.record cimport (
 from gnats.store.index.schedules cimport schedules_decode, schedules_encode, schedules_room
 from gnats.store.index.seqset cimport SeqSet
 from gnats.store.index.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_iter, stree_next
-from gnats.store.index.wheel cimport WHEEL_HEADER, wheel_clear, wheel_decode, wheel_encode
+from gnats.store.index.wheel cimport wheel_clear, wheel_decode, wheel_encode, wheel_room
+from gnats.store.scheduling cimport schedules_high
 
 cdef extern from "<fcntl.h>" nogil:
     int openat(int dirfd, const char *path, int flags, ...)
@@ -103,17 +105,17 @@ cdef int encode_state(StoreBase s, StateFiles *out) noexcept nogil:
     memset(out, 0, sizeof(StateFiles))
     rc = encode_index(s, &out.index)
     if rc == STORE_OK and s.limits.allow_ttl:
-        out.ttls.at = <uint8_t *> malloc(WHEEL_HEADER + 20 * <size_t> s.ttls.count)
+        out.ttls.at = <uint8_t *> malloc(wheel_room(&s.ttls))
         if out.ttls.at == NULL:
             rc = STORE_NO_MEMORY
         else:
-            out.ttls.n = wheel_encode(&s.ttls, s.last_seq + 1, out.ttls.at)
+            out.ttls.n = wheel_encode(&s.ttls, ttls_high(s), out.ttls.at)
     if rc == STORE_OK and s.limits.allow_schedules:
         out.schedules.at = <uint8_t *> malloc(schedules_room(&s.schedules))
         if out.schedules.at == NULL:
             rc = STORE_NO_MEMORY
         else:
-            out.schedules.n = schedules_encode(&s.schedules, s.last_seq + 1, out.schedules.at)
+            out.schedules.n = schedules_encode(&s.schedules, schedules_high(s), out.schedules.at)
     if rc != STORE_OK:
         state_free(out)
     return rc

@@ -17,12 +17,8 @@ from gnats.store.index.filter cimport Filter
 
 cdef class MsgStore(StoreBase):
     # --- storing ---
-    # Stores a message; its sequence is then last_seq. `ts` in ns since 1970. `ttl` is the Nats-TTL in seconds;
-    # 0: none, negative: it never expires.
-    cdef int append(
-        self, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
-        const char *msg, uint32_t msg_n, int64_t ts, int64_t ttl) noexcept nogil
     # Stores a message of a restore. `seq` must be the next sequence; 0: the next one. Ignores discard new.
+    # `ts` in ns since 1970. `ttl` is the Nats-TTL in seconds; 0: none, negative: it never expires.
     cdef int store_raw(
         self, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
         const char *msg, uint32_t msg_n, uint64_t seq, int64_t ts, int64_t ttl) noexcept nogil

@@ -1,11 +1,10 @@
 """The message store of a stream; see store.pxd. Its methods call the modules that implement them."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.errno cimport errno
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, qsort
-from libc.string cimport memcmp, memcpy, memset
-from posix.unistd cimport close, dup
+from libc.stdlib cimport free
+from libc.string cimport memset
+from posix.unistd cimport close
 
 import os
 import shutil
@@ -13,9 +12,7 @@ from typing import NamedTuple
 
 from gnats.core.messages.headers cimport named_header
 from gnats.core.runtime.clock cimport realtime_ns
-from gnats.includes.arrays cimport array_grow
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.includes.times cimport time_after
 from gnats.store cimport expiry, purging, reading, recovery, removing, scheduling, writing, queries, maintenance
 from gnats.store.base cimport (
     STORE_DELETED,
@@ -29,22 +26,24 @@ from gnats.store.base cimport (
     STORE_UNREADABLE,
     StoreLimits,
     StoreMsg,
-    blk_by_index,
     blk_forget,
     first_of,
     flush_last,
     last_of,
     rebuild_subjects,
+    retry_after,
     roll,
     sync_written,
 )
-from gnats.store.block cimport MsgBlock, Sealer, block_sync_fd, env_sync, env_sync_failed
+from gnats.store.block cimport MsgBlock, Sealer
 from gnats.store.format.record cimport MAX_SEQ
 from gnats.store.index.filter cimport Filter, filter_free, filter_make
 from gnats.store.index.schedules cimport schedules_clear
 from gnats.store.index.seqset cimport seqset_next_range
 from gnats.store.index.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_find, stree_next
 from gnats.store.queries cimport iter_filter
+from gnats.store.subjects cimport Totals, collect_totals, free_totals, sort_totals
+from gnats.store.syncing cimport sync_blocks
 
 
 class StoreFailure(OSError):
@@ -61,63 +60,6 @@ MESSAGES = (
     "out of memory", "the store is closed", "not the next sequence", "the message cannot be read",
     "there are no more sequences", "the search goes on", "a block cannot be read now",
 )
-
-
-cdef int64_t AGAIN = 2000000000    # ns until expired() returns a message again that is still there
-
-
-# The number of messages of one subject.
-cdef struct Total:
-    uint64_t msgs
-    size_t at                  # offset of the subject in Totals.text; `subject` is set when the text is complete
-    const char *subject
-    uint32_t n
-
-
-# A growing list of Total and the text of its subjects; all zero: empty.
-cdef struct Totals:
-    Total *all
-    size_t n, room
-    char *text
-    size_t text_n, text_room
-
-
-cdef bint collect_totals(MsgStore s, const Filter *f, Totals *t) noexcept nogil:
-    """Append the number of messages of each subject that f matches. False: no memory."""
-    cdef STreeIter it
-    cdef Total *one
-    cdef bint ok = True
-    iter_filter(&it, s, f)
-    while ok and stree_next(&it):
-        if t.n == t.room:
-            ok = array_grow(&t.all, &t.room, 256, sizeof(Total))
-        while ok and t.text_room - t.text_n < it.subject_n:
-            ok = array_grow(&t.text, &t.text_room, 16384, 1)
-        if ok:
-            one = &t.all[t.n]
-            one.msgs = (<SimpleState *> it.value).msgs
-            one.at = t.text_n
-            one.n = <uint32_t> it.subject_n
-            memcpy(t.text + t.text_n, it.subject, it.subject_n)
-            t.text_n += it.subject_n
-            t.n += 1
-    stree_end(&it)
-    return ok
-
-
-cdef int compare_totals(const void *a, const void *b) noexcept nogil:
-    cdef const Total *x = <const Total *> a
-    cdef const Total *y = <const Total *> b
-    cdef int order = memcmp(x.subject, y.subject, min(x.n, y.n))
-    return order if order else (x.n > y.n) - (x.n < y.n)
-
-
-cdef void sort_totals(Totals *t) noexcept nogil:
-    cdef size_t i
-    for i in range(t.n):
-        t.all[i].subject = t.text + t.all[i].at
-    if t.n:
-        qsort(t.all, t.n, sizeof(Total), compare_totals)
 
 
 cdef struct Text:
@@ -154,12 +96,6 @@ cdef class MsgStore(StoreBase):
     """A store. The Python methods take the lock themselves; the C methods (store.pxd) need it."""
 
     # --- storing ---
-
-    cdef int append(
-        self, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
-        const char *msg, uint32_t msg_n, int64_t ts, int64_t ttl,
-    ) noexcept nogil:
-        return writing.store_msg(self, subject, subject_n, hdr, hdr_n, msg, msg_n, 0, ts, ttl, True, False)
 
     cdef int store_raw(
         self, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
@@ -226,10 +162,10 @@ cdef class MsgStore(StoreBase):
                 code = removing.remove_msg(self, seqs[i], False, True)
                 gone += code == STORE_OK
                 if code == STORE_FAILED or code == STORE_NO_MEMORY:
-                    expiry.expire_again(self, seqs + i, some - i, time_after(now, AGAIN))
+                    expiry.expire_again(self, seqs + i, some - i, retry_after(now))
                     return gone
                 if code == STORE_UNREADABLE:
-                    expiry.expire_again(self, seqs + i, 1, time_after(now, AGAIN))
+                    expiry.expire_again(self, seqs + i, 1, retry_after(now))
             if some == 0:
                 break
         return gone
@@ -237,7 +173,7 @@ cdef class MsgStore(StoreBase):
     cdef uint32_t expired(self, int64_t now, uint64_t *seqs, uint32_t n) noexcept nogil:
         cdef uint32_t some = expiry.expired(self, now, seqs, n)
         # The stream removes these messages, which may fail: expire them once more a little later.
-        expiry.expire_again(self, seqs, some, time_after(now, AGAIN))
+        expiry.expire_again(self, seqs, some, retry_after(now))
         return some
 
     # --- questions ---
@@ -440,15 +376,33 @@ cdef class MsgStore(StoreBase):
         return purged
 
     def expire_msgs(self, now: int | None = None) -> int:
-        """Remove the messages that have expired at `now` (ns since 1970; None: the time) and return their number."""
+        """Remove the messages that have expired at `now` (ns since 1970; None: the time) and return their number.
+
+        Raises StoreFailure when that cannot be written.
+        """
         cdef int64_t when = realtime_ns() if now is None else now
         cdef uint32_t gone
+        cdef int code
         with nogil:
             pthread_mutex_lock(&self.lock)
             gone = self.expire(when, 0xffffffff)
-            flush_last(self)
+            code = flushed(self, STORE_OK)
             pthread_mutex_unlock(&self.lock)
+        self.check(code)
         return gone
+
+    def schedules_due(self, now: int) -> list[int]:
+        """Return the sequences of the schedules that are due at `now` (ns since 1970). They stay due."""
+        cdef int64_t when = now
+        cdef uint32_t i
+        pthread_mutex_lock(&self.lock)
+        try:
+            scheduling.find_missing(self)
+            return sorted(
+                self.schedules.heap[i].seq for i in range(1, self.schedules.waiting + 1)
+                if self.schedules.heap[i].when <= when)
+        finally:
+            pthread_mutex_unlock(&self.lock)
 
     def pending(self, seq: int = 0, filters=(), last_per_subject: bool = False) -> int:
         """Count the messages at or after `seq` that the filters match.
@@ -560,8 +514,7 @@ cdef class MsgStore(StoreBase):
                 page.append((t.all[i].subject[:t.all[i].n], t.all[i].msgs))
             return t.n, page
         finally:
-            free(t.all)
-            free(t.text)
+            free_totals(&t)
             filter_free(f)
 
     def state(self):
@@ -657,6 +610,7 @@ cdef class MsgStore(StoreBase):
             self.age_seq = 0
             if not limits.allow_schedules:
                 schedules_clear(&self.schedules)
+                self.schedules_from = 0
                 self.tracks_schedules = False
             elif not self.tracks_schedules and not self.closed:
                 scheduling.schedule_scan(self, self.first_seq)
@@ -763,76 +717,6 @@ cdef tuple as_tuple(const StoreMsg *msg):
     )
 
 
-cdef int sync_blocks(MsgStore s) noexcept nogil:
-    # sync_turn: a caller that finds nothing to sync must not return while another thread is still syncing it.
-    cdef uint32_t index = 0
-    cdef int fd = -1, err = 0
-    cdef bint more = True
-    pthread_mutex_lock(&s.sync_turn)
-    while more and err == 0:
-        pthread_mutex_lock(&s.lock)
-        if s.env.sync_failed:
-            err = s.env.error
-        else:
-            more = next_unsynced(s, &index)
-        if more and err == 0:
-            fd = unsynced_fd(s, index)
-            if fd < 0:
-                err = -fd
-                env_sync_failed(&s.env, err, index)
-            else:
-                note_syncing(s, index, 1)
-        pthread_mutex_unlock(&s.lock)
-        if not more or err:
-            break
-        err = env_sync(&s.env, fd, index == 0)
-        pthread_mutex_lock(&s.lock)
-        close(fd)
-        note_syncing(s, index, -1)
-        if err:
-            env_sync_failed(&s.env, err, index)
-        pthread_mutex_unlock(&s.lock)
-    pthread_mutex_unlock(&s.sync_turn)
-    return -err
-
-
-cdef bint next_unsynced(MsgStore s, uint32_t *index) noexcept nogil:
-    """Find the next thing to sync: a block's index, or after all blocks 0 for the directory. False: nothing."""
-    cdef size_t i
-    if s.closed or s.env.in_memory:
-        return False
-    for i in range(s.n_blks):
-        if s.blks[i].need_sync or s.blks[i].need_key_sync:
-            index[0] = s.blks[i].index
-            return True
-    index[0] = 0
-    return s.env.dir_dirty
-
-
-cdef int unsynced_fd(MsgStore s, uint32_t index) noexcept nogil:
-    """A new descriptor of a block's file, or of the directory (0), for the caller to sync and close.
-
-    Clears the mark that it needs a sync. -errno: no descriptor, and nothing has changed.
-    """
-    cdef int fd
-    if index:
-        return block_sync_fd(&s.env, blk_by_index(s, index))
-    fd = dup(s.env.dirfd)
-    if fd < 0:
-        return -errno
-    s.env.dir_dirty = False
-    return fd
-
-
-cdef void note_syncing(MsgStore s, uint32_t index, int more) noexcept nogil:
-    """Count a thread that begins (more 1) or ends (-1) to sync a block, or the directory (0)."""
-    cdef MsgBlock *b = blk_by_index(s, index) if index else NULL
-    if index == 0:
-        s.env.dir_syncing += more
-    elif b != NULL and (more > 0 or b.syncing):
-        b.syncing += more
-
-
 cdef class MemStore(MsgStore):
     """A store in memory. block_size is in bytes; the other keywords are those of update_config."""
 
@@ -853,23 +737,6 @@ cdef class MemStore(MsgStore):
         self.check(code)
         self.closed = False
         self.update_config(**limits)
-
-
-def dyn_block_size(max_bytes: int = 0, limits_retention: bool = True, encrypted: bool = False) -> int:
-    """Return the block size in bytes that suits a stream's limits (dynBlkSize of filestore.go).
-
-    limits_retention: the stream has limits retention and no limit per subject.
-    """
-    size = 8 * 1024 * 1024 if limits_retention else 4 * 1024 * 1024
-    if max_bytes > 0:
-        size = (max_bytes // 4 + 1 + 99) // 100 * 100
-        if size <= 32000:
-            size = 32000
-        elif size >= 8 * 1024 * 1024:
-            size = 8 * 1024 * 1024
-        else:
-            size = 4 * 1024 * 1024
-    return min(size, 2 * 1024 * 1024) if encrypted else size
 
 
 cdef class FileStore(MsgStore):

@@ -1,4 +1,5 @@
 """Storing messages; see writing.pxd."""
+from libc.errno cimport ENOMEM
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 from gnats.core.messages.headers cimport named_header
@@ -18,6 +19,7 @@ from gnats.store.base cimport (
     STORE_TOO_LARGE,
     blk_select,
     first_of,
+    memory_size,
     msg_size,
     reserve,
     roll,
@@ -31,6 +33,7 @@ from gnats.store.block cimport (
     block_encode,
     block_push_slot,
     block_record,
+    env_fail,
     slot_of,
 )
 from gnats.store.expiry cimport ttl_stored
@@ -107,7 +110,7 @@ cdef int store_msg(
     static_assert(<int> MAX_SUBJECT <= <int> MAX_TREE_SUBJECT)
     if unlikely(rl > MAX_RECORD or subject_n > MAX_SUBJECT):
         return STORE_TOO_LARGE
-    size = subject_n + hdr_n + msg_n + 16 if s.env.in_memory else rl
+    size = memory_size(subject_n, hdr_n, msg_n) if s.env.in_memory else rl
     if check_new and s.limits.discard_new:
         st = <SimpleState *> stree_find(&s.subjects, subject, subject_n)
         error = refuse_new(s, st, subject, subject_n, hdr, hdr_n, size)
@@ -176,6 +179,7 @@ cdef int store_msg(
                 return STORE_OK if s.env.error == 0 else STORE_FAILED
             if error == STORE_NOT_FOUND:
                 break
+    # The message is stored; a limit that cannot be enforced now is enforced with the next one.
     if s.limits.max_msgs > 0 and s.msgs > <uint64_t> s.limits.max_msgs and not s.limits.discard_new:
         enforce_msgs(s)
     if s.limits.max_bytes > 0 and s.bytes > <uint64_t> s.limits.max_bytes and not s.limits.discard_new:
@@ -215,7 +219,9 @@ cdef int skip_msgs(StoreBase s, uint64_t seq, uint64_t n, int64_t now) noexcept 
         return error
     b = s.last
     if b.msgs and seqset_insert_range(&b.dmap, seq, last) < 0:
-        seqset_delete_range(&b.dmap, seq, last)
+        if seqset_delete_range(&b.dmap, seq, last) < 0:
+            # A message with a sequence that stays deleted could not be removed.
+            env_fail(&s.env, ENOMEM, "skip", b.index)
         return STORE_NO_MEMORY
     block_commit(b, EMPTY_RECORD, block_encode(&s.env, b, p, last | EBIT, ts, p, 0, p, 0, p, 0))
     b.last_seq = last

@@ -27,10 +27,10 @@ class InterestLog:
 
 @final
 class SinkProbe:
-    """A sink of the changes of interest in a sublist, until close()."""
+    """A sink of the changes of interest in a sublist, until close(). It hears of what is there first."""
 
     def __init__(self, sublist: Sublist) -> None: ...
-    changes: list[tuple[bytes, bytes, int, int]]
-    """Subject, queue group, delta (1, -1, or 0 for another weight), subscriptions of the two now."""
+    changes: list[tuple[bytes, bytes, tuple[int, int, int], tuple[int, int, int]]]
+    """Subject, queue group, interest before and interest now: local, remote, services."""
 
     def close(self) -> None: ...

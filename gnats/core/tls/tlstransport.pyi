@@ -19,26 +19,26 @@ def add_tls(
     connection: Connection,
     context: TLSBase,
     *,
-    clear_info: bytes,
-    secure_info: bytes = b"",
+    clear_greeting: bytes,
+    secure_greeting: bytes = b"",
     mixed: bool = False,
     fallback: float = 0.0,
     timeout: float = 2.0,
 ) -> None:
     """Put TLS before a connection that is not started.
 
-    Once it is, it sends INFO, does the handshake within `timeout` seconds, and then begins its session.
-    Without memory the connection closes when it is started.
+    Once it is, it sends a greeting (INFO; empty for a protocol without one), does the handshake within
+    `timeout` seconds, and then begins its session. Without memory the connection closes when it is started.
 
-    Without `secure_info`: send `clear_info` at once, then do the handshake; with `mixed`, only if the
-    client's first byte begins one. With `secure_info`: do the handshake, then send it; but when `fallback` is
-    not 0 and no byte has come after so many seconds, go on as without `secure_info`.
+    Without `secure_greeting`: send `clear_greeting` at once, then do the handshake; with `mixed`, only
+    if the client's first byte begins one. With `secure_greeting`: do the handshake, then send it; but when
+    `fallback` is not 0 and no byte has come after so many seconds, go on as without `secure_greeting`.
     """
 
 def tls_info(connection: Connection) -> TLSInfo | None:
     """Return the results of a connection's handshake; None before its end, and without TLS.
 
     version ("1.2", "1.3"), cipher_suite (IANA's name), server_name (asked for by the client, or ""), first
-    (whether the handshake came before INFO), peer_certs (the client's certificates as DER, its own first) and
-    verified (whether one was required and is good).
+    (whether the handshake came before the greeting), peer_certs (the client's certificates as DER, its own
+    first) and verified (whether one was required and is good).
     """

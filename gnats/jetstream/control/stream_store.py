@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from gnats.core.subjects.subject import has_wildcard
 from gnats.jetstream.settings.config import ASYNC, FILE, LIMITS, MEMORY, StreamConfig
-from gnats.store.store import FileStore, MemStore, dyn_block_size
+from gnats.store.block_size import MEDIUM, dyn_block_size, tuned_block_size
+from gnats.store.format.record import OVERHEAD
+from gnats.store.store import FileStore, MemStore
 
 if TYPE_CHECKING:
     from gnats.jetstream.control.shared import StreamAccount
     from gnats.jetstream.disk.encryption import Seal
     from gnats.store.store import MsgStore
 
-_LARGE_BLOCK, _MEDIUM_BLOCK, _SMALLEST_BLOCK = 8 << 20, 4 << 20, 32000
-_RECORD_OVERHEAD = 22 + 8 + 4
 _LONGEST_SUBJECT = 256
 
 
@@ -27,14 +27,10 @@ def block_size(config: StreamConfig, max_payload: int) -> int:
     elif config.max_msgs > 0:
         literal = [len(subject.encode()) for subject in config.subjects if not has_wildcard(subject)]
         largest = config.max_msg_size if config.max_msg_size > 0 else max_payload
-        total = (_RECORD_OVERHEAD + max(literal, default=_LONGEST_SUBJECT) + largest) * config.max_msgs
+        total = (OVERHEAD + max(literal, default=_LONGEST_SUBJECT) + largest) * config.max_msgs
     else:
-        return _MEDIUM_BLOCK if config.max_msgs_per_subject > 0 else 0
-    size = total // 4 + 1
-    size += -size % 100
-    if size <= _SMALLEST_BLOCK:
-        return _SMALLEST_BLOCK
-    return _LARGE_BLOCK if size >= _LARGE_BLOCK else _MEDIUM_BLOCK
+        return MEDIUM if config.max_msgs_per_subject > 0 else 0
+    return tuned_block_size(total)
 
 
 def is_synced(jsa: StreamAccount, config: StreamConfig) -> bool:

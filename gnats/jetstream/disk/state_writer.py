@@ -29,7 +29,7 @@ class Stored(Protocol):
     def is_running(self) -> bool: ...
 
     def state(self) -> bytes | None:
-        """Return the state to write, None when the consumer has stopped."""
+        """Return the state to write, None when the consumer has stopped. Raises MemoryError."""
 
     def write(self, state: bytes) -> None:
         """Write a result of state(). Any thread, with the writer's lock."""
@@ -71,11 +71,16 @@ class StateWriter:
                 await sleep(WRITE_DELAY)
                 changed, self._changed = list(self._changed), {}
                 for start in range(0, len(changed), _AT_ONCE):
-                    states = [
-                        (consumer, state)
-                        for consumer in changed[start : start + _AT_ONCE]
-                        if (state := consumer.state()) is not None
-                    ]
+                    states = []
+                    for consumer in changed[start : start + _AT_ONCE]:
+                        try:
+                            state = consumer.state()
+                        except MemoryError:
+                            # No event tells of this change again: try it again with the next ones.
+                            self._changed[consumer] = None
+                            continue
+                        if state is not None:
+                            states.append((consumer, state))
                     await in_thread(partial(self._write, states))
         finally:
             self._task = None

@@ -1,5 +1,8 @@
 """Records of block files."""
 
+OVERHEAD: int
+"""The bytes of a record with headers, without those of its subject, headers and payload."""
+
 def encode(
     block: bytes, seq: int, ts: int, subject: bytes, hdr: bytes, msg: bytes, kind: str = "message"
 ) -> bytes:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from support.js import NativeJs
 from support.servers import KINDS, Kind, Server, until
 from support.wire import PING, PONG, Connection
 
+from gnats import Options
+from gnats import Server as EmbeddedGnats
+from gnats.go.text import SECOND
 from gnats.server import idle
 from gnats.server.idle import NotAtRest, ServerProcess, wait_for_rest
 from gnats.testing import ServerThread
@@ -191,3 +196,89 @@ def test_what_a_stopped_server_keeps_open_is_named() -> None:
         with socket.create_connection(("127.0.0.1", port)), pytest.raises(NotAtRest, match=f"port {port}"):
             idle.require_closed(port, pollers)
     idle.require_closed(port, pollers)
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_an_engine_made_outside_the_server_is_watched(threads: int, impatient: None) -> None:
+    """The check comes before the test takes the engine out of the loop and closes it."""
+    js = NativeJs(threads)
+    js.create_stream("Q", subjects=["q"])
+    js.create_consumer("Q", "C", ack_policy="explicit", ack_wait=SECOND // 20)
+    with js.peer() as peer:
+        peer.pub("$JS.API.CONSUMER.MSG.NEXT.Q.C", b'{"batch":9}', peer.inbox())
+        peer.flush()
+        js.publish("q")
+        loop = js.thread.run(_loop())
+        js.call(lambda _: loop.remove_reader(js.engine.fileno()))
+        until(lambda: js.engine.stats()["overdue"])
+        with pytest.raises(NotAtRest, match="the first deadline of JetStream has passed"):
+            js.close()
+
+
+async def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+@pytest.mark.parametrize(
+    ("leak", "told"),
+    [
+        (lambda _: [os.eventfd(0), os.eventfd(0)], "2 more of .*eventfd"),
+        (lambda path: [os.open(path / "1.blk", os.O_CREAT)], "1.blk"),
+    ],
+    ids=["eventfd", "block"],
+)
+def test_what_an_ended_server_leaves_open_in_its_process_is_named(
+    leak: Callable[[Path], Iterable[int]], told: str, tmp_path: Path
+) -> None:
+    server = ServerThread()
+    server.start()
+    kept = leak(tmp_path)
+    try:
+        with pytest.raises(NotAtRest, match=told):
+            server.stop()
+    finally:
+        for fd in kept:
+            os.close(fd)
+
+
+def test_a_block_that_is_open_twice_in_a_process_with_a_server_is_named(
+    tmp_path: Path, impatient: None
+) -> None:
+    server = ServerThread()
+    server.start()
+    kept = [os.open(tmp_path / "1.blk", os.O_CREAT) for _ in range(2)]
+    try:
+        with pytest.raises(NotAtRest, match=r"1\.blk open 2 times"):
+            server.stop()
+    finally:
+        for fd in kept:
+            os.close(fd)
+
+
+def test_memory_that_an_ended_server_leaves_is_named() -> None:
+    server = ServerThread()
+    server.start()
+    kept = bytearray(b"x") * (300 << 20)
+    with pytest.raises(NotAtRest, match=r"\d+ MiB more memory"):
+        server.stop()
+    del kept
+
+
+def test_servers_that_run_together_are_compared_when_the_last_one_ends() -> None:
+    with ServerThread() as one:
+        two = ServerThread()
+        two.start()
+        one.stop()
+        kept = os.eventfd(0)
+        with pytest.raises(NotAtRest, match=r"1 more of .*eventfd"):
+            two.stop()
+    os.close(kept)
+
+
+async def test_an_embedded_server_that_has_shut_itself_down_is_looked_at() -> None:
+    kept = -1
+    with pytest.raises(NotAtRest, match=r"1 more of .*eventfd"):
+        async with EmbeddedGnats(Options(host="127.0.0.1", port=-1)) as server:
+            kept = os.eventfd(0)
+            await server.shutdown()
+    os.close(kept)

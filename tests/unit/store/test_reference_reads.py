@@ -9,8 +9,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import nats
 import pytest
+from support.natspy import joined
 from support.servers import REFERENCE, Server
 from support.written import ACCOUNT, KEY, Written
 
@@ -120,7 +120,7 @@ def rewrite(written: Written, stream: str) -> None:
 async def stored(server: Server, stream: str, seqs: list[int]) -> dict[int, tuple[bytes, bytes, bytes]]:
     """Return a server's messages by sequence."""
     found = {}
-    async with await nats.connect(server.url) as client:
+    async with joined(server.url) as client:
         for seq in seqs:
             request = json.dumps({"seq": seq}).encode()
             answer = json.loads(
@@ -134,7 +134,7 @@ async def stored(server: Server, stream: str, seqs: list[int]) -> dict[int, tupl
 
 
 async def consumer(server: Server, stream: str) -> dict[str, object]:
-    async with await nats.connect(server.url) as client:
+    async with joined(server.url) as client:
         message = await client.request(f"$JS.API.CONSUMER.INFO.{stream}.BUSY", b"", timeout=30)
     answer = json.loads(message.data)
     return {key: answer[key] for key in ("delivered", "ack_floor", "num_ack_pending", "num_redelivered")}

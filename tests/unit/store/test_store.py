@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from gnats.go.text import SECOND
+from gnats.store.block_size import dyn_block_size
 from gnats.store.format.highway import checksum
-from gnats.store.store import FileStore, MemStore, StoreFailure, dyn_block_size
+from gnats.store.store import FileStore, MemStore, StoreFailure
 
 
 @pytest.fixture(params=["file", "memory"])

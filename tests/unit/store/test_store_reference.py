@@ -9,8 +9,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
+from support.natspy import joined
 from support.servers import REFERENCE, Server
 from support.written import ACCOUNT, KEY, STREAMS, Written
 
@@ -82,24 +82,23 @@ def expected_last(expected: dict[int, Any]) -> int:
 
 async def served(server: Server, stream: str) -> tuple[dict[str, Any], dict[int, tuple[bytes, bytes, bytes]]]:
     """Return a stream's state and messages from a server."""
-    client = await nats.connect(server.url)
+    async with joined(server.url) as client:
 
-    async def api(subject: str, request: object) -> dict[str, Any]:
-        message = await client.request(f"$JS.API.{subject}", json.dumps(request).encode(), timeout=30)
-        return json.loads(message.data)  # type: ignore[no-any-return]
+        async def api(subject: str, request: object) -> dict[str, Any]:
+            message = await client.request(f"$JS.API.{subject}", json.dumps(request).encode(), timeout=30)
+            return json.loads(message.data)  # type: ignore[no-any-return]
 
-    state = (await api(f"STREAM.INFO.{stream}", {}))["state"]
-    found = {}
-    for seq in range(state["first_seq"], state["last_seq"] + 1):
-        answer = await api(f"STREAM.MSG.GET.{stream}", {"seq": seq})
-        if "message" in answer:
-            message = answer["message"]
-            found[seq] = (
-                message["subject"].encode(),
-                base64.b64decode(message.get("hdrs", "")),
-                base64.b64decode(message.get("data", "")),
-            )
-    await client.close()
+        state = (await api(f"STREAM.INFO.{stream}", {}))["state"]
+        found = {}
+        for seq in range(state["first_seq"], state["last_seq"] + 1):
+            answer = await api(f"STREAM.MSG.GET.{stream}", {"seq": seq})
+            if "message" in answer:
+                message = answer["message"]
+                found[seq] = (
+                    message["subject"].encode(),
+                    base64.b64decode(message.get("hdrs", "")),
+                    base64.b64decode(message.get("data", "")),
+                )
     return state, found
 
 

@@ -12,7 +12,7 @@ from gnats.core.messages.message cimport MessageHandler
 from gnats.core.messages.responses cimport Expected, Queue, ReplyMap, ServiceExport
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.notifications cimport Notification, Notifications
-from gnats.core.subjects.sublist cimport Sublist, Subscription
+from gnats.core.subjects.sublist cimport InterestSink, Sublist, Subscription
 from gnats.core.subjects.transform cimport Transform
 from gnats.includes.atomics cimport load64, load64_acquire, load_ptr_acquire
 from gnats.includes.pthread cimport pthread_mutex_t
@@ -106,6 +106,11 @@ cdef class Account:
     cdef int insert(self, Subscription *s) noexcept nogil
     cdef int remove(self, Subscription *s) noexcept nogil
     cdef void remove_batch(self, Subscription **subs, size_t n) noexcept nogil
+    # Set the weight of a remote queue subscription, as Sublist does.
+    cdef void update_remote_qsub(self, Subscription *s, uint32_t qw) noexcept nogil
+    # Add and remove a sink of interest, as Sublist does: it first hears of all present interest.
+    cdef void add_sink(self, InterestSink *sink) noexcept nogil
+    cdef void remove_sink(self, InterestSink *sink) noexcept nogil
     # Have `fn` called when interest in a subject begins and ends; see core.subjects.notifications.
     cdef Notification *register_notification(
         self, const char *subject, size_t n, const char *queue, size_t qn,

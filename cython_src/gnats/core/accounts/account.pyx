@@ -41,7 +41,16 @@ from gnats.core.runtime.quiesce cimport qs_retire
 from gnats.core.subjects cimport notifications
 from gnats.core.subjects.notifications cimport Notification
 from gnats.core.subjects.subject cimport hash_seed_a, hash_seed_b, match_literal, mul_mix, subject_has_wildcard
-from gnats.core.subjects.sublist cimport SL_OK, SUB_RESPONSES, MatchResult, Sublist, Subscription, sub_new, sub_row
+from gnats.core.subjects.sublist cimport (
+    SL_OK,
+    SUB_RESPONSES,
+    InterestSink,
+    MatchResult,
+    Sublist,
+    Subscription,
+    sub_new,
+    sub_row,
+)
 from gnats.core.subjects.transform cimport SubjectTransform, transform_copy
 from gnats.includes.atomics cimport (
     exchange8,
@@ -252,6 +261,15 @@ cdef class Account:
 
     cdef void remove_batch(self, Subscription **subs, size_t n) noexcept nogil:
         self.sublist.remove_batch(subs, n)
+
+    cdef void update_remote_qsub(self, Subscription *s, uint32_t qw) noexcept nogil:
+        self.sublist.update_remote_qsub(s, qw)
+
+    cdef void add_sink(self, InterestSink *sink) noexcept nogil:
+        self.sublist.add_sink(sink)
+
+    cdef void remove_sink(self, InterestSink *sink) noexcept nogil:
+        self.sublist.remove_sink(sink)
 
     cdef Notification *register_notification(
         self, const char *subject, size_t n, const char *queue, size_t qn,

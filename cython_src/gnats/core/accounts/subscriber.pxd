@@ -7,11 +7,18 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.accounts.guard cimport Guard
 from gnats.core.auth.permissions cimport Permissions
-from gnats.core.net.connection cimport Connection
+from gnats.core.net.connection cimport SESSION_CTL, Connection
 from gnats.core.runtime.inbox cimport inbox_reading
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.core.subjects.subtable cimport SubTable
 from gnats.includes.atomics cimport bump64, storei64
+
+
+cdef enum:
+    # requests to the owner; a session numbers its own from SUBSCRIBER_CTL on
+    CTL_PERMISSIONS = SESSION_CTL
+    CTL_IMPORTS = SESSION_CTL << 1
+    SUBSCRIBER_CTL = SESSION_CTL << 2
 
 
 # Details of a client for services, where an import shares them: members of a JSON object in three adjacent pieces. They
@@ -24,7 +31,7 @@ cdef struct ClientDetails:
 cdef class Subscriber(Connection):
     cdef void *account            # borrowed Account to publish and subscribe in; the owner's once started
     cdef uint8_t echo             # deliver its own messages to it, too
-    cdef uint8_t headers          # the peer has negotiated headers; atomic, the owner writes
+    cdef uint8_t form             # core.messages.encode.Form of the messages that it gets; atomic, the owner writes
     cdef uint8_t verbose          # answer each of its verbs with +OK
     cdef uint8_t no_responders    # answer its requests with a 503 when no subscriber receives them
     cdef Guard guard

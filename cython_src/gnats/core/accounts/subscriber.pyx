@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 
 from gnats.core.accounts.guard cimport guard_free, guard_init
 from gnats.core.auth.permissions cimport Permissions
-from gnats.core.net.connection cimport CTL_IMPORTS, CTL_PERMISSIONS, Connection
+from gnats.core.net.connection cimport Connection
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.quiesce cimport (
     QsParticipant,
@@ -28,7 +28,6 @@ cdef class Subscriber(Connection):
     def __cinit__(self, int kind, int fd, *_args, **_session):
         guard_init(&self.guard, kind, &self.lock)
         self.echo = 1
-        self.headers = fd < 0
 
     def __dealloc__(self):
         guard_free(&self.guard)

@@ -1,20 +1,39 @@
 """Make and remove the subscriptions of a connection; check them again when its permissions change. The owner's.
 
-A subscription is in the connection's table and in the sublist of its account. For each stream import that it overlaps
-it has a shadow (core.accounts.imports).
+A subscription is in the connection's table and in the sublist of an account. A client subscribes in its own account; a
+session that speaks for many clients, as that of a route does, may subscribe in any. For each stream import that it
+overlaps, a subscription in the connection's own account has a shadow (core.accounts.imports).
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
 
+from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.message cimport NativeSub
-from gnats.core.subjects.sublist cimport Subscription
+from gnats.core.subjects.sublist cimport SUB_ACCOUNT, Subscription
 
 
-# Subscribe in the connection's account. NULL: error[0] is < 0 for an invalid subject, 0 without memory.
-cdef Subscription *add_sub(Subscriber c, char *subject, size_t sn, char *queue, size_t qn, char *sid, size_t n,
-                           int *error) noexcept nogil
-# Subscribe a function: `native` is copied, the sid made here. Control loop only. NULL: as add_sub.
+# Stands before a subscription in another account than its subscriber's (SUB_ACCOUNT), in its memory block.
+cdef struct AccountSub:
+    void *account          # borrowed Account
+    void *unused           # keeps the subscription aligned as malloc does
+
+
+cdef inline AccountSub *account_sub(const Subscription *s) noexcept nogil:
+    return <AccountSub *> (<char *> s - sizeof(AccountSub))
+
+
+cdef inline void *sub_account(const Subscription *s) noexcept nogil:
+    """Return the borrowed Account of a subscription that add_sub() or add_native_sub() has made."""
+    return account_sub(s).account if s.flags & SUB_ACCOUNT else (<Subscriber> s.client).account
+
+
+# Subscribe in an account: the connection's own, or another that the caller keeps alive as long as the subscription.
+# NULL: error[0] is < 0 for an invalid subject, 0 without memory.
+cdef Subscription *add_sub(Subscriber c, Account account, const char *subject, size_t sn, const char *queue, size_t qn,
+                           const char *sid, size_t n, int *error) noexcept nogil
+# Subscribe a function in the connection's account: `native` is copied, the sid made here. Control loop only. NULL: as
+# add_sub.
 cdef Subscription *add_native_sub(Subscriber c, const char *subject, size_t sn, const char *queue, size_t qn,
                                   const NativeSub *native, int *error) noexcept nogil
 # Remove a subscription, unless another call has.

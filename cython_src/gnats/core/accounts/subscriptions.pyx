@@ -1,10 +1,12 @@
 """Subscriptions of a connection; see subscriptions.pxd."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from gnats.core.accounts.account cimport Account, account_imports_streams
 from gnats.core.accounts.departures cimport depart, settle_before_subscribing
+from gnats.core.accounts.denials cimport report_removed
 from gnats.core.accounts.guard cimport guard_filter, guard_install, may_subscribe
 from gnats.core.accounts.imports cimport (
     add_shadows,
@@ -18,12 +20,12 @@ from gnats.core.auth.permissions cimport Permissions
 from gnats.core.messages.message cimport NativeSub, native_sub
 from gnats.core.net.connection cimport READ_ERROR
 from gnats.core.net.log_records cimport TRACE_DELSUB
-from gnats.core.protocol.answers cimport report_removed
 from gnats.core.runtime.kinds cimport ACCOUNT, JETSTREAM, SYSTEM
 from gnats.core.runtime.quiesce cimport qs_retire
 from gnats.core.subjects.sublist cimport (
     SL_NO_MEMORY,
     SL_OK,
+    SUB_ACCOUNT,
     SUB_NATIVE,
     Subscription,
     sub_new,
@@ -34,6 +36,7 @@ from gnats.core.subjects.sublist cimport (
 from gnats.core.subjects.subtable cimport (
     SOME,
     subtable_add,
+    subtable_find,
     subtable_remove,
     subtable_take,
     subtable_take_some,
@@ -51,18 +54,26 @@ cdef enum:
 
 cdef inline void *sub_block(Subscription *s) noexcept nogil:
     """Return the start of its memory block."""
-    return native_sub(s) if s.flags & SUB_NATIVE else <void *> s
+    if s.flags & SUB_NATIVE:
+        return native_sub(s)
+    return account_sub(s) if s.flags & SUB_ACCOUNT else <void *> s
 
 
 cdef Subscription *add_sub(
-    Subscriber c, char *subject, size_t sn, char *queue, size_t qn, char *sid, size_t n, int *error
+    Subscriber c, Account account, const char *subject, size_t sn, const char *queue, size_t qn,
+    const char *sid, size_t n, int *error
 ) noexcept nogil:
-    cdef Subscription *s = sub_new(<void *> c, c.kind, subject, sn, queue, qn, sid, n)
+    cdef bint elsewhere = <void *> account != c.account
+    cdef Subscription *s = sub_new(
+        <void *> c, c.kind, subject, sn, queue, qn, sid, n, sizeof(AccountSub) if elsewhere else 0)
     error[0] = 0
     if s == NULL:
         return NULL
     s.internal = c.kind == SYSTEM or c.kind == JETSTREAM or c.kind == ACCOUNT
-    return insert_sub(c, s, error)
+    if elsewhere:
+        s.flags = SUB_ACCOUNT
+        account_sub(s).account = <void *> account
+    return insert_sub(c, account, s, error)
 
 
 cdef Subscription *add_native_sub(
@@ -79,13 +90,13 @@ cdef Subscription *add_native_sub(
     s.internal = 1
     s.flags = SUB_NATIVE
     native_sub(s)[0] = native[0]
-    return insert_sub(c, s, error)
+    return insert_sub(c, <Account> c.account, s, error)
 
 
-cdef Subscription *insert_sub(Subscriber c, Subscription *s, int *error) noexcept nogil:
+cdef Subscription *insert_sub(Subscriber c, Account account, Subscription *s, int *error) noexcept nogil:
     cdef bint added
     settle_before_subscribing()
-    error[0] = (<Account> c.account).insert(s)
+    error[0] = account.insert(s)
     if error[0] != SL_OK:
         free(sub_block(s))
         if error[0] == SL_NO_MEMORY:
@@ -95,13 +106,14 @@ cdef Subscription *insert_sub(Subscriber c, Subscription *s, int *error) noexcep
     added = subtable_add(&c.subs, s)
     pthread_mutex_unlock(&c.lock)
     if not added:
-        (<Account> c.account).remove(s)
+        account.remove(s)
         store8(&s.closed, 1)
         qs_retire(sub_block(s))
         return NULL
     bump64(&c.nsubs, 1)
-    if unlikely(account_imports_streams(<Account> c.account)):
-        add_shadows(c, <Account> c.account, s, False)
+    # A peer that subscribes in several accounts makes the shadows of its clients itself.
+    if unlikely(account_imports_streams(account)) and not s.flags & SUB_ACCOUNT:
+        add_shadows(c, account, s, False)
     return s
 
 
@@ -122,10 +134,10 @@ cdef void unsubscribe(Subscriber c, Subscription *s) noexcept nogil:
         c.trace_line(TRACE_DELSUB, sub_sid(s), s.sid_len, NULL, 0)
     bump64(&c.nsubs, <uint64_t> -1)
     drop_shadows(c, s)
-    if depart(c, <Account> c.account, s):
+    if depart(c, <Account> sub_account(s), s):
         return
-    (<Account> c.account).remove(s)
-    forget_requests(c, <Account> c.account, s)
+    (<Account> sub_account(s)).remove(s)
+    forget_requests(c, <Account> sub_account(s), s)
     qs_retire(sub_block(s))
 
 
@@ -202,15 +214,22 @@ cdef void remove_all_subs(Subscriber c) noexcept nogil:
 
 
 cdef void take_out(Subscriber c, Subscription **subs, size_t n) noexcept nogil:
-    cdef size_t i, staying = 0
+    cdef void *account
+    cdef size_t i, first = 0, end, staying = 0
     for i in range(n):
-        if not depart(c, <Account> c.account, subs[i]):
+        if not depart(c, <Account> sub_account(subs[i]), subs[i]):
             subs[staying] = subs[i]
             staying += 1
-    (<Account> c.account).remove_batch(subs, staying)
-    for i in range(staying):
-        forget_requests(c, <Account> c.account, subs[i])
-        qs_retire(sub_block(subs[i]))
+    while first < staying:
+        account = sub_account(subs[first])
+        end = first + 1
+        while end < staying and sub_account(subs[end]) == account:
+            end += 1
+        (<Account> account).remove_batch(subs + first, end - first)
+        for i in range(first, end):
+            forget_requests(c, <Account> account, subs[i])
+            qs_retire(sub_block(subs[i]))
+        first = end
 
 
 cdef bint end_subscriptions(Subscriber c) noexcept nogil:
@@ -237,3 +256,27 @@ cdef bint remove_some_subs(Subscriber c) noexcept nogil:
         pthread_mutex_unlock(&c.lock)
         take_out(c, some, n)
     return c.shadows.n != 0 or c.subs.n != 0
+
+
+# ---- for tests ----
+
+def subscribe_in(
+    Subscriber c not None, Account account not None, bytes subject not None, bytes queue not None, bytes sid not None,
+) -> None:
+    """Subscribe in any account, as a route does. Raises ValueError for an invalid subject, MemoryError."""
+    cdef int error
+    cdef Subscription *s = add_sub(
+        c, account, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(queue),
+        PyBytes_GET_SIZE(queue), PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid), &error)
+    if s == NULL:
+        raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
+
+
+def unsubscribe_sid(Subscriber c not None, bytes sid not None) -> Account:
+    """Undo subscribe_in() and return the account. Raises KeyError for an unknown sid."""
+    cdef Subscription *s = subtable_find(&c.subs, PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid))
+    if s == NULL:
+        raise KeyError(sid)
+    account = <Account> sub_account(s)
+    unsubscribe(c, s)
+    return account

@@ -62,7 +62,7 @@ cdef Interest interest(Sublist sl, const char *subject, size_t n, const char *qu
             if qn == 0:
                 return found
         if qn:
-            group = node.groups
+            group = node.below.groups
             while group != NULL:
                 found.queued = True
                 found.named = found.named or queue_matches(group, queue, qn)

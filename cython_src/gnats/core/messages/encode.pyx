@@ -1,6 +1,6 @@
-"""Encode a message as MSG or HMSG; see encode.pxd."""
+"""Encode a message in the forms that its subscribers get; see encode.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, strlen
 
@@ -14,27 +14,68 @@ from gnats.core.net.outbound cimport (
     outq_refer,
     outq_rollback,
 )
-from gnats.core.net.pollstate cimport PollState
+from gnats.core.net.pollstate cimport Scratch
 from gnats.core.net.shared cimport shared_drop, shared_hold, shared_new
 from gnats.core.runtime.slice cimport Slice
-from gnats.core.subjects.sublist cimport Subscription, sub_sid
-from gnats.includes.atomics cimport store64, unlikely
+from gnats.includes.atomics cimport likely, store64, unlikely
+from gnats.includes.layout cimport static_assert
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 
 
-cdef inline size_t line_room() noexcept nogil:
-    """Return the bytes of "[H]MSG subject sid [reply] [header size] size" without subject, sid and reply."""
-    return strlen(b"HMSG  ") + strlen(b" ") + 2 * (NUMBER_ROOM + strlen(b" ")) + strlen(b"\r\n")
+# Frames.held has a bit for each form.
+static_assert(FORMS <= 8 * sizeof(uint8_t))
 
 
-cdef void encode_msg(const Message *m, Frame *frame, bint bare) noexcept nogil:
-    cdef bint header = m.hdr != 0 and not bare
-    if m.line != NULL and not bare:
-        reuse_line(m, frame, header)
+# A new form has a number in Form, and a place in each of these functions: put_pre and put_mid write its line before and
+# behind the part that each destination has of its own, line_room() has room for both, encode_msg says whether a
+# line that came in can be sent on as it is, and encode_line whether the header is left out. The delivery to such a
+# connection gives the part to frame_address().
+
+cdef inline size_t line_room(const Message *m, const Slice *shown) noexcept nogil:
+    """Return the bytes of the longest line of any form, without `part`."""
+    return (
+        strlen(b"HMSG ") + shown.n + strlen(b"  ") + m.reply.n + 2 * (strlen(b" ") + NUMBER_ROOM) + strlen(b"\r\n"))
+
+
+cdef inline char *put_pre(char *p, const Slice *shown, bint header) noexcept nogil:
+    """Write the line up to `part`."""
+    if header:
+        p[0] = c'H'
+        p += 1
+    return put_text(put(put_text(p, b"MSG "), shown.p, shown.n), b" ")
+
+
+cdef inline char *put_mid(char *p, const Message *m, size_t size, bint header) noexcept nogil:
+    """Write the line from `part` to its end, for `size` bytes of header and payload."""
+    p = put_text(p, b" ")
+    if m.reply.p != NULL:
+        p = put_text(put(p, m.reply.p, m.reply.n), b" ")
+    if header:
+        p = put_text(put(p, m.hdr_text.p, m.hdr_text.n), b" ")
+    p = put(p, m.n_text.p, m.n_text.n) if size == m.n else put_number(p, size)
+    return put_text(p, b"\r\n")
+
+
+cdef void encode_msg(const Message *m, Frames *frames, Frame *f) noexcept nogil:
+    cdef bint header = m.hdr != 0
+    cdef uint32_t whole = FORM_HMSG if header else FORM_MSG
+    if likely(m.line != NULL and f == &frames.at[whole] and frames.like == NULL):
+        reuse_line(m, f, header)
+    elif unlikely(frames.like != NULL):
+        encode_like(m, frames, f)
     else:
-        write_line(m, frame, bare, header)
-        if unlikely(frame.pre == NULL):
-            return
+        encode_line(m, frames, f)
+
+
+cdef inline uint32_t form_of(const Frames *frames, const Frame *f) noexcept nogil:
+    return <uint32_t> (f - &frames.at[0])
+
+
+cdef void encode_line(const Message *m, Frames *frames, Frame *frame) noexcept nogil:
+    cdef uint32_t form = form_of(frames, frame)
+    if not write_line(m, frame, form, form == FORM_HMSG, m.hdr if form == FORM_MSG else 0):
+        return
+    frame.block = NULL
     # Not for a short payload that came in parts: its chunks take more memory than its copy, uncounted. Not for one
     # whose header is left out: the header would be kept in memory, uncounted.
     if (
@@ -42,6 +83,7 @@ cdef void encode_msg(const Message *m, Frame *frame, bint bare) noexcept nogil:
         and frame.tail_n == 0
     ):
         frame.block = shared_hold(m.block)
+        frames.held |= <uint8_t> (1 << form)
 
 
 cdef inline void reuse_line(const Message *m, Frame *frame, bint header) noexcept nogil:
@@ -53,67 +95,70 @@ cdef inline void reuse_line(const Message *m, Frame *frame, bint header) noexcep
         p += 1
     put_text(p, b"MSG")
     frame.pre = m.line
-    frame.pre_n = m.subject.p + m.subject.n + 1 - m.line
+    frame.pre_n = m.subject.p + m.subject.n + strlen(b" ") - m.line
     frame.mid = NULL
     frame.mid_n = 0
-    frame.pay = rest.p
-    frame.pay_n = m.data + m.n + strlen(b"\r\n") - rest.p
-    frame.hdr = m.hdr if header else 0
+    frame.pay = rest.p - strlen(b" ")   # single blanks separate the words: the one before this follows `part`
+    frame.pay_n = m.data + m.n + strlen(b"\r\n") - frame.pay
+    frame.hdr = m.hdr
     frame.size = m.n
     frame.tail_n = 0
+    frame.block = NULL
 
 
-cdef void write_line(const Message *m, Frame *frame, bint bare, bint header) noexcept nogil:
-    """Write the line into the poller's scratch memory, which has room for both forms."""
-    cdef PollState *ps = m.ps
+cdef void encode_like(const Message *m, Frames *frames, Frame *frame) noexcept nogil:
+    """Encode another message in its frames, and write a line of its own before what those have of the rest."""
+    cdef uint32_t form = form_of(frames, frame)
+    cdef const Frame *like = frame_for(frames.like_message, frames.like, form)
     cdef Slice shown = message_shown(m)
-    cdef size_t room = shown.n + m.reply.n + line_room()
-    cdef char *p
-    if ps.scratch_len < 2 * room:
-        free(ps.scratch)
-        ps.scratch = <char *> malloc(2 * room)
-        store64(<uint64_t *> &ps.scratch_len, 2 * room if ps.scratch != NULL else 0)
-        if ps.scratch == NULL:
-            return
-    p = ps.scratch + (room if bare else 0)
+    cdef char *p = NULL
+    if like != NULL:
+        p = scratch_room(&m.ps.scratch_like, line_room(m, &shown))
+    if p == NULL:
+        return
+    frame[0] = like[0]   # and its block, which lives as long as `frames.like`
     frame.pre = p
-    if header:
-        p[0] = c'H'
-        p += 1
-    p = put_text(p, b"MSG ")
-    p = put(p, shown.p, shown.n)
-    p = put_text(p, b" ")
-    frame.pre_n = p - frame.pre
-    frame.mid = p
-    if m.reply.p != NULL:
-        p = put(p, m.reply.p, m.reply.n)
-        p = put_text(p, b" ")
-    frame.pay = m.data
-    frame.pay_n = message_bytes(m)
+    frame.pre_n = put_pre(p, &shown, form == FORM_HMSG) - p
+
+
+cdef char *scratch_room(Scratch *s, size_t n) noexcept nogil:
+    """Return memory for n bytes, instead of what was there; NULL when out of memory."""
+    if s.n < n:
+        free(s.p)
+        s.p = <char *> malloc(n)
+        store64(<uint64_t *> &s.n, n if s.p != NULL else 0)
+    return s.p
+
+
+cdef bint write_line(const Message *m, Frame *frame, uint32_t form, bint header, size_t left_out) noexcept nogil:
+    """Write the line into the poller's scratch memory, which has room for all forms. The first `left_out` bytes of the
+    message are not sent. False when out of memory."""
+    cdef Slice shown = message_shown(m)
+    cdef size_t room = line_room(m, &shown)
+    cdef char *p = scratch_room(&m.ps.scratch, FORMS * room)
+    if p == NULL:
+        return False
+    p += form * room
+    frame.pre = p
+    frame.mid = put_pre(p, &shown, header)
+    frame.pre_n = frame.mid - frame.pre
+    frame.size = m.n - left_out
+    frame.mid_n = put_mid(<char *> frame.mid, m, frame.size, header) - frame.mid
+    frame.pay = m.data + left_out
+    frame.pay_n = message_bytes(m) - left_out
     frame.tail_n = 0 if m.ended else strlen(b"\r\n")
-    frame.size = m.n
     frame.hdr = m.hdr if header else 0
-    if bare:
-        frame.pay += m.hdr
-        frame.pay_n -= m.hdr
-        frame.size -= m.hdr
-        p = put_number(p, frame.size)
-    else:
-        if header:
-            p = put(p, m.hdr_text.p, m.hdr_text.n)
-            p = put_text(p, b" ")
-        p = put(p, m.n_text.p, m.n_text.n)
-    p = put_text(p, b"\r\n")
-    frame.mid_n = p - frame.mid
+    return True
 
 
-cdef void share_payload(Frame *frame) noexcept nogil:
+cdef void share_payload(Frames *frames, Frame *frame) noexcept nogil:
     cdef size_t n = frame.pay_n + frame.tail_n
     if n != <uint32_t> n:
         return   # more than a chunk counts
     frame.block = shared_new(n)
     if frame.block == NULL:
         return
+    frames.held |= <uint8_t> (1 << form_of(frames, frame))
     memcpy(frame.block.data, frame.pay, frame.pay_n)
     if frame.tail_n:
         put_text(frame.block.data + frame.pay_n, b"\r\n")
@@ -123,8 +168,10 @@ cdef void share_payload(Frame *frame) noexcept nogil:
 
 
 cdef void frames_drop_blocks(Frames *f) noexcept nogil:
-    shared_drop(f.full.block)
-    shared_drop(f.bare.block)
+    cdef uint32_t i
+    for i in range(FORMS):
+        if f.held >> i & 1:
+            shared_drop(f.at[i].block)
 
 
 cdef inline int append_payload(OutQueue *q, ChunkPool *pool, const Frame *f) noexcept nogil:
@@ -135,12 +182,11 @@ cdef inline int append_payload(OutQueue *q, ChunkPool *pool, const Frame *f) noe
     return outq_append(q, pool, b"\r\n", f.tail_n)
 
 
-cdef int append_frame(OutQueue *q, ChunkPool *pool, const Subscription *s, const Frame *f) noexcept nogil:
+cdef int append_frame(OutQueue *q, ChunkPool *pool, const Frame *f) noexcept nogil:
     cdef OutMark mark = outq_mark(q)
     if (
         outq_append(q, pool, f.pre, f.pre_n) == 0
-        and outq_append(q, pool, sub_sid(s), s.sid_len) == 0
-        and outq_append(q, pool, b" ", strlen(b" ")) == 0
+        and outq_append(q, pool, f.part.p, f.part.n) == 0
         and outq_append(q, pool, f.mid, f.mid_n) == 0
         and append_payload(q, pool, f) == 0
     ):

@@ -47,6 +47,7 @@ cdef struct Message:
     Shared *block          # borrowed; begins with data and CR LF, and queues may refer to it. NULL: copy the data
     const Hop *hop         # the last import that it came through; NULL: none
     MsgTrace *trace        # NULL: it is not traced
+    Slice trace_dest       # destination of its traces from here on, which imports change; set only with `trace`
 
 
 cdef inline Slice message_shown(const Message *m) noexcept nogil:

@@ -40,14 +40,13 @@ cdef struct TraceEntry:
 cdef struct MsgTrace:
     uint8_t only          # trace the message without delivering it
     uint8_t failed        # memory ran out: the trace is not posted
-    Slice dest            # destination for the message's traces from here on; service imports change it
     size_t n
     size_t room
     char *data
 
 
-# Make a trace of a message of `size` bytes, the first n of them its header. `dest` must live as long as the message or
-# the batch. NULL when out of memory.
+# Make a trace of a message of `size` bytes, the first n of them its header, to be published to `dest`. NULL when out of
+# memory.
 cdef MsgTrace *trace_new(const char *header, size_t n, const Slice *dest, size_t size) noexcept nogil
 cdef void trace_free(MsgTrace *t) noexcept nogil
 

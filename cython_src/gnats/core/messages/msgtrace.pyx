@@ -38,7 +38,6 @@ cdef MsgTrace *trace_new(const char *header, size_t n, const Slice *dest, size_t
     if t.data == NULL:
         free(t)
         return NULL
-    t.dest = dest[0]
     head.header_n = n
     head.dest_n = dest.n
     head.size = size

@@ -15,6 +15,7 @@ from gnats.core.net.outbound cimport OutQueue
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.net.transport cimport Transport
 from gnats.core.runtime.inbox cimport Event
+from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.timers cimport Timer
 from gnats.includes.pthread cimport pthread_mutex_t
 
@@ -36,16 +37,13 @@ cdef enum:
     MAX_CONTROL_LINE_EXCEEDED = 17
 
 cdef enum:
-    # requests to the owner, under `lock`
+    # requests to the owner, under `lock`; a session numbers its own, which on_control gets, from SESSION_CTL on
     CTL_START = 1
-    CTL_CONNECTED = 2
-    CTL_RESUME = 4
-    CTL_CLOSE = 8
-    CTL_ABORT = 16
-    CTL_PERMISSIONS = 32
-    CTL_LIMITS = 64
-    CTL_IMPORTS = 128
-    CTL_GO_ON = 256           # the control plane has handled most of our events: read again
+    CTL_RESUME = 2
+    CTL_CLOSE = 4
+    CTL_ABORT = 8
+    CTL_GO_ON = 16            # the control plane has handled most of our events: read again
+    SESSION_CTL = 32
 
 cdef enum:
     # why a connection is not read; bits of Connection.paused
@@ -61,8 +59,17 @@ cdef enum:
 cdef class Connection(Recorder)
 
 
+# What permissions deny a peer.
+cdef enum Denial:
+    DENIED_PUBLISH              # to a subject
+    DENIED_REPLY                # to publish with a reply subject
+    DENIED_SUBSCRIPTION
+    DENIED_FURTHER              # a subscription that it has: new permissions have removed it
+
+
 # The protocol at the other end of a connection, as a TransportType is that of a layer: functions that the connection
-# calls, all on the owner's thread. One of the server's own subscribers (fd -1) has on_control and closing only.
+# and the code that all sessions share call, all on the owner's thread. One of the server's own subscribers (fd -1) has
+# on_control, closing and the answers only.
 cdef struct SessionType:
     # Start the session's timers: the transport is set up, and input follows.
     void (*begin)(Connection c) noexcept nogil
@@ -70,7 +77,8 @@ cdef struct SessionType:
     char *(*wants)(Connection c, size_t *n) noexcept nogil
     # Handle a read: `direct` bytes are where wants() said, the n bytes that follow them at `buf`.
     void (*feed)(Connection c, size_t direct, char *buf, size_t n) noexcept nogil
-    # Do what other threads have requested (CTL_* bits), also while the connection is closing.
+    # Do what other threads have requested of the session (bits from SESSION_CTL on); called after each signal, also
+    # while the connection is closing.
     void (*on_control)(Connection c, uint32_t ctl) noexcept nogil
     # The control plane has answered: parse the bytes that were kept meanwhile. Return whether there were any.
     bint (*resume)(Connection c) noexcept nogil
@@ -81,6 +89,14 @@ cdef struct SessionType:
     bint (*closing)(Connection c) noexcept nogil
     # Remove some of the subscriptions, after a batch of the poller. False: none is left.
     bint (*leave)(Connection c) noexcept nogil
+    # -- answers: queue one for the peer, or nothing where the protocol has none --
+    # The peer's message is accepted; called for one that wants to know (Subscriber.verbose).
+    void (*send_ok)(Connection c) noexcept nogil
+    # An error, a literal. The caller closes the connection next.
+    void (*send_err)(Connection c, const char *text) noexcept nogil
+    # Permissions deny something; `queue` and `sid` are a subscription's, NULL for other denials.
+    void (*send_denied)(Connection c, Denial what, const Slice *subject, const Slice *queue,
+                        const Slice *sid) noexcept nogil
 
 
 cdef class Connection(Recorder):
@@ -98,7 +114,7 @@ cdef class Connection(Recorder):
     # started: the poller has it. torn: 1 once the socket is closed, 2 once EV_CLOSED is posted; written under ps.lock.
     # draining: closing, but queued bytes have yet to be sent.
     cdef uint8_t started, torn, draining
-    cdef uint8_t awaits_connect   # the peer has yet to send a CONNECT that is accepted
+    cdef uint8_t admitted         # the session serves the peer: when it does not read, it counts as a slow consumer
     # outbound
     cdef OutQueue out
     cdef size_t max_pending       # bytes queued; beyond them the connection is a slow consumer and is closed
@@ -116,8 +132,10 @@ cdef class Connection(Recorder):
     # closed, but SessionType.leave() has not removed all subscriptions
     cdef uint8_t leaving
     cdef void *leaving_next       # in ps.leaving
-    # as a producer: ns to stop reading for, which slow consumers have asked for during the current read
+    # as a producer: ns to stop reading for, which slow consumers have asked for during the current read. Only one with
+    # `may_stall` is stalled, or has its messages dropped instead: a link carries those of many clients.
     cdef int64_t stall_ns
+    cdef uint8_t may_stall
     cdef uint8_t paused           # STALLED | BEHIND | UNANSWERED
     cdef void *stall_next         # in ps.stalled
     cdef void *stall_prev

@@ -31,7 +31,6 @@ from gnats.core.net.pollstate cimport PollerBase, PollState, hand_over_first, po
 from gnats.core.net.transport cimport Transport, transport_init_socket
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.inbox cimport EV_CLOSED, SHORT_READ, Event, inbox_full, inbox_owes
-from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.runtime.state cimport MAX_POLLERS, ServerState
 from gnats.core.runtime.timers cimport Timer, timer_clear, timer_set
 from gnats.includes.atomics cimport (
@@ -111,6 +110,7 @@ cdef class Connection(Recorder):
         pthread_mutex_init(&self.lock, NULL)
         self.keep = [poller]
         self.kind = kind
+        self.admitted = 1
         self.fd = fd
         self.cid = cid
         self.ps = &poller.ps
@@ -333,7 +333,7 @@ cdef class Connection(Recorder):
         else:
             chunks = layer.type.chunks(layer, &self.out)
             snprintf(detail, sizeof(detail), b"%u %zu", chunks, self.unsent())
-            if not self.awaits_connect or layer.below != NULL:
+            if self.admitted or layer.below != NULL:
                 add64(&self.server._slow_consumers, 1)
                 self.log(LOG_SLOW_DEADLINE, self.write_deadline, detail, strlen(detail))
             self.close_connection_nogil(SLOW_CONSUMER_WRITE_DEADLINE)
@@ -477,7 +477,7 @@ cdef class Connection(Recorder):
     cdef void stall(self, Connection producer) noexcept nogil:
         """Have `producer`, of the calling poller, pause after its current read: our queue is over the gate."""
         store8(&self.gated, 1)
-        if producer.kind != CLIENT or producer.stall_ns >= STALL_TOTAL:
+        if not producer.may_stall or producer.stall_ns >= STALL_TOTAL:
             return
         if load8(&self.server._no_stall):
             return   # deliveries over the gate are dropped instead

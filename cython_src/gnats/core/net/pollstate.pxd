@@ -8,12 +8,19 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.auth.permission_cache cimport VerdictCache
 from gnats.core.net.outbound cimport ChunkPool
+from gnats.core.runtime.inbox cimport Inbox
 from gnats.core.runtime.quiesce cimport QsParticipant
-from gnats.core.runtime.state cimport MAX_POLLERS
+from gnats.core.runtime.state cimport MAX_POLLERS, ServerState
 from gnats.core.runtime.timers cimport TimerHeap
 from gnats.core.subjects.match_cache cimport ResultCache
 from gnats.includes.layout cimport static_assert
 from gnats.includes.pthread cimport pthread_mutex_t
+
+
+# Memory that a poller uses again and again.
+cdef struct Scratch:
+    char *p
+    size_t n                # bytes; atomic, the owner writes
 
 
 cdef struct PollState:
@@ -65,8 +72,8 @@ cdef struct PollState:
     int64_t tls_spent       # and ns spent on handshakes in that batch
     char *rbuf              # buffer of one read of a connection
     size_t rbuf_len
-    char *scratch           # the lines of the message being encoded (core.messages.encode); grows
-    size_t scratch_len      # atomic, the owner writes
+    Scratch scratch         # the lines of the message being encoded (core.messages.encode),
+    Scratch scratch_like    # and that of the same message under the subject of a stream import
     char *mapped            # the subject that the current message's is mapped to; grows
     size_t mapped_len
     uint32_t nclients       # atomic
@@ -84,8 +91,8 @@ cdef struct PollState:
 cdef class PollerBase:
     """The part of a core.poller.Poller that a connection needs."""
     cdef PollState ps
-    cdef readonly object inbox
-    cdef readonly object state
+    cdef readonly Inbox inbox
+    cdef readonly ServerState state
 
 
 cdef inline uint64_t poller_bit(const PollState *p) noexcept nogil:

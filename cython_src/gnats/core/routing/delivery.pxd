@@ -7,8 +7,6 @@ from gnats.core.messages.encode cimport Frame
 from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport Connection
 from gnats.core.net.log_records cimport Recorder
-from gnats.core.runtime.kinds cimport CLIENT
-from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.atomics cimport load8
 
 
@@ -36,10 +34,10 @@ cdef inline void note_shown(const Message *m) noexcept nogil:
 
 cdef inline bint is_dropped(Subscriber c, const Message *m) noexcept nogil:
     """Return whether to drop a client's message for a consumer over its gate, instead of stalling the client."""
-    return load8(&c.gated) and load8(&c.server._no_stall) and (<Connection> m.origin).kind == CLIENT
+    return load8(&c.gated) and load8(&c.server._no_stall) and (<Connection> m.origin).may_stall
 
 
 # Queue a message to a connection of the calling poller.
-cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s, const Frame *f) noexcept nogil
+cdef Egress deliver_local(Subscriber c, const Message *m, const Frame *f) noexcept nogil
 # Trace a delivery in the log, as the publisher's poller.
-cdef void trace_out(Subscriber c, Recorder publisher, const Subscription *s, const Frame *f) noexcept nogil
+cdef void trace_out(Subscriber c, Recorder publisher, const Frame *f) noexcept nogil

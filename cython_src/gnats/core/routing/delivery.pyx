@@ -8,13 +8,12 @@ from gnats.core.messages.encode cimport Frame, queue_frame
 from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.net.log_records cimport TRACE_OUT, TRACE_OUT_PAYLOAD, Recorder
-from gnats.core.subjects.sublist cimport Subscription, sub_sid
 from gnats.includes.atomics cimport bump64, load8, load8_acquire, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.includes.text cimport put, put_text
+from gnats.includes.text cimport put
 
 
-cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s, const Frame *f) noexcept nogil:
+cdef Egress deliver_local(Subscriber c, const Message *m, const Frame *f) noexcept nogil:
     cdef bint noted
     if unlikely(load8(&c.closing)):
         return EGRESS_CLIENT_CLOSED
@@ -25,7 +24,7 @@ cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s,
         c.remote_seen = c.ps.epoch
         if load8_acquire(&c.has_remote):
             c.take_remote()
-    if not queue_frame(&c.out, &c.ps.pool, s, f):
+    if not queue_frame(&c.out, &c.ps.pool, f):
         c.out_of_memory(WRITE_ERROR)
         return EGRESS_CLIENT_CLOSED
     bump64(&c.out_msgs, 1)
@@ -42,22 +41,22 @@ cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s,
         c.dirty_next = c.ps.dirty
         c.ps.dirty = <void *> c
     if unlikely(c.trace):
-        trace_out(c, <Recorder> m.origin, s, f)
+        trace_out(c, <Recorder> m.origin, f)
     if unlikely(c.out.bytes > c.flush_over):
         note_shown(m)
         c.outbound_over(<Connection> m.origin)
     return EGRESS_OK
 
 
-cdef void trace_out(Subscriber c, Recorder publisher, const Subscription *s, const Frame *f) noexcept nogil:
+cdef void trace_out(Subscriber c, Recorder publisher, const Frame *f) noexcept nogil:
     cdef char *line
     cdef char *p
     if f.mid_n == 0:
         return
-    line = <char *> malloc(f.pre_n + s.sid_len + 1 + f.mid_n)
+    line = <char *> malloc(f.pre_n + f.part.n + f.mid_n)
     if line == NULL:
         return
-    p = put_text(put(put(line, f.pre, f.pre_n), sub_sid(s), s.sid_len), b" ")
+    p = put(put(line, f.pre, f.pre_n), f.part.p, f.part.n)
     p = put(p, f.mid, f.mid_n - strlen(b"\r\n"))
     c.trace_line_of(publisher, TRACE_OUT, line, p - line, NULL, 0)
     free(line)

@@ -72,7 +72,7 @@ cdef Egress deliver_remote(Subscriber c, const Message *m, Subscription *s, cons
     ):
         ps.handing |= <uint64_t> 1 << place
         if unlikely((<Recorder> m.origin).trace):
-            trace_out(c, <Recorder> m.origin, s, f)
+            trace_out(c, <Recorder> m.origin, f)
         if h.frames.bytes >= HAND_OVER_AT:
             note_shown(m)
             hand_over(ps)
@@ -98,7 +98,7 @@ cdef inline bint may_wait(Subscriber c, const Message *m, const Subscription *s,
     """
     return (
         s.queue_len == 0 and m.reply.p == NULL and (<Connection> m.origin).kind != JETSTREAM
-        and frame_size(f, s) < KEEP_BELOW and loadi64(<int64_t *> &s.max) <= 0
+        and frame_size(f) < KEEP_BELOW and loadi64(<int64_t *> &s.max) <= 0
         and not load8(&c.closing) and not load8(&c.gated)
     )
 
@@ -106,7 +106,7 @@ cdef inline bint may_wait(Subscriber c, const Message *m, const Subscription *s,
 cdef inline bint keep(
     Handoff *h, PollState *ps, const Message *m, Subscription *s, const Frame *f
 ) noexcept nogil:
-    cdef size_t total = frame_size(f, s)
+    cdef size_t total = frame_size(f)
     cdef Run *run = &h.runs[h.n - 1] if h.n else NULL
     cdef char *p
     if run == NULL or run.sub != s or run.size != total or run.payload != f.size:
@@ -120,7 +120,7 @@ cdef inline bint keep(
     p = outq_reserve(&h.frames, &ps.pool, total)
     if p == NULL:
         return False
-    put_frame(p, s, f)
+    put_frame(p, f)
     outq_commit(&h.frames, total)
     if run.n == 0:
         h.n += 1
@@ -146,7 +146,7 @@ cdef Egress deliver_now(Subscriber c, const Message *m, Subscription *s, const F
     dropped = is_dropped(c, m)
     if not dropped:
         wake = c.remote.head == NULL
-        if not queue_frame(&c.remote, &ps.pool, s, f):
+        if not queue_frame(&c.remote, &ps.pool, f):
             c.refuse_out_of_memory()
             pthread_mutex_unlock(&c.lock)
             signal_after_batch(c, ps)
@@ -160,7 +160,7 @@ cdef Egress deliver_now(Subscriber c, const Message *m, Subscription *s, const F
                 wake = True
         over = check_pending(c, &wake)
         if unlikely((<Recorder> m.origin).trace):
-            trace_out(c, <Recorder> m.origin, s, f)
+            trace_out(c, <Recorder> m.origin, f)
     if max > 0 and nm == max:
         wake = True
         exhaust(c, s)

@@ -11,11 +11,11 @@ from gnats.core.accounts.subscriptions cimport unsubscribe
 from gnats.core.messages.encode cimport (
     Frame,
     Frames,
-    encode_msg,
+    frame_address,
+    frame_for,
     frames_begin,
+    frames_begin_like,
     frames_end,
-    share_payload,
-    worth_sharing,
 )
 from gnats.core.messages.message cimport Message, NativeSub, native_sub
 from gnats.core.messages.msgtrace cimport trace_egress, trace_stream_export
@@ -44,7 +44,7 @@ from gnats.core.runtime.inbox cimport (
     SUBJECT_PART,
     Event,
 )
-from gnats.core.runtime.kinds cimport GATEWAY, JETSTREAM, LEAF, ROUTER
+from gnats.core.runtime.kinds cimport JETSTREAM
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport (
     SUB_NATIVE,
@@ -179,12 +179,9 @@ cdef bint deliver_shadow(const Message *m, Subscription *s, Frames *frames) noex
     else:
         imported.subject.p = <char *> import_to(im)
         imported.subject.n = im.to_n
-    frames_begin(&own)
+    frames_begin_like(&own, frames, m)
     delivered = deliver_export(&imported, s, im, &own)
     frames_end(&own)
-    # Their lines were in the scratch memory that `own` has overwritten.
-    frames_end(frames)
-    frames_begin(frames)
     if subject != few:
         free(subject)
     return delivered
@@ -238,31 +235,23 @@ cdef inline bint is_denied(const Message *m, const Subscription *s) noexcept nog
 
 
 cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept nogil:
-    cdef Frame *frame = &frames.full
+    cdef Frame *frame
     cdef int64_t nm, max
-    cdef bint bare
     cdef Egress outcome
     if is_echo(m, s):
         return EGRESS_NO_ECHO
     if unlikely(load8(&s.closed)):
         return EGRESS_SUB_CLOSED
-    if unlikely(s.kind == ROUTER or s.kind == GATEWAY or s.kind == LEAF):
-        return EGRESS_CLIENT_CLOSED   # such connections exist only in clusters
     if s.internal:
         addi64_seq(&s.nm, 1)
         return EGRESS_OK if deliver_internal(m, s) else EGRESS_CLIENT_CLOSED
     if unlikely(is_denied(m, s)):
         return EGRESS_SUB_DENY
-    bare = m.hdr > 0 and not load8(&(<Subscriber> s.client).headers)
-    if bare:
-        frame = &frames.bare
-    if frame.pre == NULL:
-        encode_msg(m, frame, bare)
-        if frame.pre == NULL:
-            (<Connection> m.origin).out_of_memory(WRITE_ERROR)
-            return EGRESS_CLIENT_CLOSED
-    elif unlikely(worth_sharing(frame)):
-        share_payload(frame)
+    frame = frame_for(m, frames, load8(&(<Subscriber> s.client).form))
+    if unlikely(frame == NULL):
+        (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+        return EGRESS_CLIENT_CLOSED
+    frame_address(frame, sub_sid(s), s.sid_len)
     if (<Subscriber> s.client).ps != m.ps:
         return deliver_remote(<Subscriber> s.client, m, s, frame)
     if m.ps.solo:
@@ -273,7 +262,7 @@ cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept 
     max = loadi64(&s.max)
     if unlikely(max > 0 and nm > max):
         return EGRESS_AUTO_UNSUBSCRIBED   # another poller has delivered the last message; the owner will remove it
-    outcome = deliver_local(<Subscriber> s.client, m, s, frame)
+    outcome = deliver_local(<Subscriber> s.client, m, frame)
     if unlikely(max > 0 and nm == max) and not load8(&(<Subscriber> s.client).closing):
         note_shown(m)
         hand_over_first(m.ps)

@@ -11,7 +11,7 @@ from gnats.core.accounts.mappings cimport Mappings, select_mapped_subject
 from gnats.core.accounts.subscriber cimport ClientDetails, Subscriber
 from gnats.core.messages.headers cimport begin_header_without
 from gnats.core.messages.message cimport SIZES_ROOM, Hop, Message, message_set_data
-from gnats.core.messages.msgtrace cimport MsgTrace, trace_service_import
+from gnats.core.messages.msgtrace cimport trace_service_import
 from gnats.core.messages.reserved cimport has_prefix, is_jetstream_ack
 from gnats.core.messages.responses cimport (
     SINGLETON,
@@ -25,7 +25,7 @@ from gnats.core.messages.responses cimport (
 from gnats.core.messages.sampling cimport sampled_by_header
 from gnats.core.net.connection cimport WRITE_ERROR
 from gnats.core.net.pollstate cimport PollState, poller_random64
-from gnats.core.routing.route cimport ROUTE_DELIVERED, route
+from gnats.core.routing.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOutcome, route
 from gnats.core.routing.tracing cimport set_trace_dest
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.inbox cimport EV_RESPONSES
@@ -75,6 +75,14 @@ cdef inline bint replace_reply(
     return True
 
 
+cdef bint route_here(const Message *m, Account account) noexcept nogil:
+    """Route a message in another account. Return whether a subscriber received it."""
+    cdef RouteOutcome outcome = route(m, account.sublist)
+    if unlikely(outcome == ROUTE_NO_MEMORY):
+        (<Subscriber> m.origin).out_of_memory(WRITE_ERROR)
+    return outcome == ROUTE_DELIVERED
+
+
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 cdef bint take_request(void *ctx, const Message *m, const Subscription *s) noexcept nogil:
@@ -93,7 +101,6 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
     cdef char *mapped = NULL
     cdef char *told = NULL
     cdef char *noted = NULL
-    cdef Slice traced_to
     cdef Expected *e
     cdef bint delivered = False, tracked = False, by_header = False, ready = True, answerable
     if load8(&si.invalid) or (
@@ -134,19 +141,17 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
         told = request_header(<Subscriber> m.origin, <Account> si.account, &hop, m.hop, &request, sizes)
         ready = told != NULL
     if unlikely(m.trace != NULL):
-        traced_to = m.trace.dest
         if ready and request.subject.p != NULL:
             noted = trace_request(si, m, &request, dest, traced_sizes)
             ready = noted != NULL
     if ready and answerable and request.subject.p != NULL:
-        delivered = route(&request, (<Account> si.exporter).sublist) == ROUTE_DELIVERED
+        delivered = route_here(&request, <Account> si.exporter)
     elif not load8(&si.se.closed) and (m.trace == NULL or not m.trace.only):
         # A closed export expects no response, and a request may end here that is traced only. Else memory was short.
         (<Subscriber> m.origin).out_of_memory(WRITE_ERROR)
     if unlikely(m.trace != NULL):
-        if m.trace.dest.p != traced_to.p:
-            expected_release((<Account> si.exporter).take_response(m.trace.dest.p, m.trace.dest.n))
-            m.trace.dest = traced_to
+        if request.trace_dest.p != m.trace_dest.p:
+            expected_release((<Account> si.exporter).take_response(request.trace_dest.p, request.trace_dest.n))
         if m.trace.only and reply.expected:
             expected_release((<Account> si.exporter).take_response(reply.text, request.reply.n))
             reply.expected = False
@@ -366,7 +371,7 @@ cdef void process_service_import_response(Account account, const Message *m) noe
         noted = untrace(&response, sizes)
         ready = noted != NULL
     if ready:
-        delivered = route(&response, (<Account> e.account).sublist) == ROUTE_DELIVERED
+        delivered = route_here(&response, <Account> e.account)
     free(noted)
     if reply.expected and not delivered:
         expected_release((<Account> e.account).take_response(reply.text, response.reply.n))
@@ -386,23 +391,22 @@ cdef char *trace_request(
 ) noexcept nogil:
     """Note the import in the trace, and end the trace or pass it on. Return the request's new header and payload, to be
     freed; NULL: do not route it."""
-    cdef MsgTrace *t = m.trace
     cdef bint arm = False
     cdef size_t n
-    trace_service_import(t, &(<Account> si.exporter).info_name, &m.subject, &request.subject)
+    trace_service_import(m.trace, &(<Account> si.exporter).info_name, &m.subject, &request.subject)
     if not load8(&si.se.allow_trace):
         return untrace(request, sizes)
     # The exporter's account gets a reply subject of its own for the trace's destination.
     n = (<Account> si.exporter).expect_response(
-        take_response, <Account> si.account, si.se, t.dest.p, t.dest.n, False, (<Subscriber> m.origin).cid, False, NULL,
-        0, poller_random64(m.ps), m.ps.now, dest, &arm)
+        take_response, <Account> si.account, si.se, m.trace_dest.p, m.trace_dest.n, False, (<Subscriber> m.origin).cid,
+        False, NULL, 0, poller_random64(m.ps), m.ps.now, dest, &arm)
     if arm:
         expect(m, si.se)
     if n == 0:
         return NULL
-    t.dest.p = dest
-    t.dest.n = n
-    return set_trace_dest(request, &t.dest, sizes)
+    request.trace_dest.p = dest
+    request.trace_dest.n = n
+    return set_trace_dest(request, &request.trace_dest, sizes)
 
 
 cdef char *untrace(Message *m, char *sizes) noexcept nogil:

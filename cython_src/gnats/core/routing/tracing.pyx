@@ -5,6 +5,7 @@ from libc.stdlib cimport malloc
 from libc.string cimport memchr, memset, strlen
 
 from gnats.core.accounts.account cimport Account, TraceDest, account_trace_dest
+from gnats.core.accounts.denials cimport refuse_publish
 from gnats.core.accounts.guard cimport may_publish
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.headers cimport LINE_END, VERSION_TEXT, begin_header_without, header_line_end
@@ -13,7 +14,6 @@ from gnats.core.messages.msgtrace cimport MsgTrace, trace_free, trace_ingress, t
 from gnats.core.messages.reserved cimport is_gateway_reply, is_raft_subject
 from gnats.core.net.log_records cimport LOG_TRACE_BAD_DESTINATION, LOG_TRACE_ORIGIN
 from gnats.core.net.pollstate cimport hand_over_first, poller_random
-from gnats.core.protocol.answers cimport refuse_publish
 from gnats.core.runtime.inbox cimport EV_MSG_TRACE
 from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.runtime.slice cimport Slice
@@ -98,6 +98,7 @@ cdef TraceOutcome init_msg_trace(Subscriber publisher, Message *m, bint *disable
     if m.trace == NULL:
         return TRACE_SKIP if only else TRACE_NOT
     m.trace.only = only
+    m.trace_dest = dest   # in the header, or the account's, which lives as long as the batch
     trace_ingress(m.trace, publisher.cid, &m.subject)
     return TRACE_ON
 

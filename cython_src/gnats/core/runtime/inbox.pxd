@@ -63,7 +63,7 @@ cdef enum:
 
 cdef struct Event:
     Event *next
-    void *client      # borrowed core.client.Client, or an object that `kind` says; NULL: none that must be kept
+    void *client      # borrowed core.net.connection.Connection, or an object that `kind` says; NULL: none to keep
     Source *about     # the client's; the inbox's own for an EV_JETSTREAM
     Source *payer
     int64_t a

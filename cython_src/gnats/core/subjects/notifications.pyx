@@ -9,7 +9,7 @@ from libc.string cimport memcmp, memcpy
 from gnats.core.runtime.hash_table cimport as_chained, as_chains, chains_add, chains_clear, chains_remove
 from gnats.core.subjects.subject cimport hash_bytes
 from gnats.core.subjects.sublist cimport InterestSink, Sublist, sub_queue, sub_subject
-from gnats.core.subjects.trie cimport Subscription
+from gnats.core.subjects.trie cimport Interest, Subscription, interest_total
 from gnats.includes.atomics cimport add64, load64
 from gnats.includes.pthread cimport pthread_rwlock_unlock, pthread_rwlock_wrlock
 
@@ -44,7 +44,7 @@ cdef Notification *register_notification(
         note.interest = sl.count_of(subject, n, queue, qn) > 0
         if notifications.table.n == 1:
             notifications.sink.changed = notify
-            sl.add_sink(&notifications.sink)
+            sl.link_sink(&notifications.sink)
     pthread_rwlock_unlock(&sl.lock)
     return note
 
@@ -55,27 +55,27 @@ cdef void clear_notification(Sublist sl, Notifications *notifications, Notificat
     free(note)
     if notifications.table.n == 0:
         chains_clear(as_chains(&notifications.table))
-        sl.remove_sink(&notifications.sink)
+        sl.unlink_sink(&notifications.sink)
     pthread_rwlock_unlock(&sl.lock)
 
 
 cdef void notifications_free(Sublist sl, Notifications *notifications) noexcept nogil:
     if notifications.table.n == 0:
         return
-    pthread_rwlock_wrlock(&sl.lock)
     sl.remove_sink(&notifications.sink)
-    pthread_rwlock_unlock(&sl.lock)
     chains_clear(as_chains(&notifications.table))
 
 
-cdef void notify(InterestSink *sink, const Subscription *s, int delta, uint32_t count) noexcept nogil:
+cdef void notify(
+    InterestSink *sink, const Subscription *s, const Interest *before, const Interest *now
+) noexcept nogil:
     """Call the notifications of a subscription's subject and group when it is the first one, or was the last."""
     cdef NotificationTable *t = &(<Notifications *> sink).table
-    cdef bint interest = count > 0
+    cdef bint interest = interest_total(now) > 0
     cdef size_t n = s.subject_len, qn = s.queue_len
     cdef uint32_t hash
     cdef Notification *note
-    if count > 1 or (count == 1 and delta < 0):
+    if interest == (interest_total(before) > 0):
         return
     hash = hash_of(sub_subject(s), n, sub_queue(s), qn)
     note = t.slots[hash & t.mask]
@@ -147,7 +147,8 @@ cdef struct SinkOfProbe:
 @cython.final
 @cython.no_gc
 cdef class SinkProbe:
-    """A sink; `changes` are (subject, queue group, delta, count)."""
+    """A sink; `changes` are (subject, queue group, interest before, interest now), each interest as (local, remote,
+    services)."""
     cdef SinkOfProbe sink
     cdef Sublist sublist
     cdef readonly list changes
@@ -157,17 +158,16 @@ cdef class SinkProbe:
         self.changes = []
         self.sink.sink.changed = record
         self.sink.probe = <void *> self
-        pthread_rwlock_wrlock(&sublist.lock)
         sublist.add_sink(&self.sink.sink)
-        pthread_rwlock_unlock(&sublist.lock)
 
     def close(self) -> None:
-        pthread_rwlock_wrlock(&self.sublist.lock)
         self.sublist.remove_sink(&self.sink.sink)
-        pthread_rwlock_unlock(&self.sublist.lock)
 
 
-cdef void record(InterestSink *sink, const Subscription *s, int delta, uint32_t count) noexcept nogil:
+cdef void record(
+    InterestSink *sink, const Subscription *s, const Interest *before, const Interest *now
+) noexcept nogil:
     with gil:
         (<SinkProbe> (<SinkOfProbe *> sink).probe).changes.append((
-            sub_subject(s)[:s.subject_len], sub_queue(s)[:s.queue_len], delta, count))
+            sub_subject(s)[:s.subject_len], sub_queue(s)[:s.queue_len],
+            (before.local, before.remote, before.services), (now.local, now.remote, now.services)))

@@ -9,7 +9,10 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.subjects.subject cimport hash_bytes, token_end
-from gnats.core.subjects.trie cimport EdgeTable, Node, Subscription
+from gnats.core.subjects.trie cimport (
+    SUB_ACCOUNT, SUB_FURTHER, SUB_NATIVE, SUB_RESPONSES, SUB_SERVICE, SUB_SHADOW, EdgeTable, Interest, Node,
+    Subscription,
+)
 from gnats.includes.atomics cimport load64_acquire
 from gnats.includes.pthread cimport pthread_rwlock_t
 
@@ -20,17 +23,6 @@ cdef enum:
     SL_NO_MEMORY = -3
     # counters of changes: literal first tokens share these; wildcards have `wild_gen`
     SL_GENERATIONS = 256
-
-
-cdef enum:
-    # A client's, in an account that its own imports a stream from; core.accounts.account.ImportSub stands before it.
-    SUB_SHADOW = 1
-    # A function handles its messages; core.messages.message.NativeSub stands before it.
-    SUB_SERVICE = 2      # requests to an imported service
-    SUB_RESPONSES = 4    # responses to an exported one
-    SUB_NATIVE = 8       # messages for JetStream
-    # A further one of a subscriber that is in this sublist already: skipped where each subscriber is to be found once.
-    SUB_FURTHER = 16
 
 
 cdef inline const char *sub_subject(const Subscription *s) noexcept nogil:
@@ -77,9 +69,10 @@ cdef Subscription *sub_new(
 # One that hears of every change of interest in a sublist: links to other servers, notifications. Its owner embeds it.
 cdef struct InterestSink:
     InterestSink *next
-    # s has come (delta 1), has gone (-1) or has another weight (0); `count` subscriptions have its subject and queue
-    # group now. Called with the sublist's lock held to write: it may take only locks below that in docs/locks.md.
-    void (*changed)(InterestSink *sink, const Subscription *s, int delta, uint32_t count) noexcept nogil
+    # The interest in the subject and queue group of s has changed: s has come, has gone or has another weight. Called
+    # with the sublist's lock held to write: it may take only locks below that in docs/locks.md.
+    void (*changed)(
+        InterestSink *sink, const Subscription *s, const Interest *before, const Interest *now) noexcept nogil
 
 
 @cython.final
@@ -139,9 +132,14 @@ cdef class Sublist:
     # Return whether a subscription matches.
     cdef bint has_interest(self, const char *subject, size_t n) noexcept nogil
 
-    # Tell a sink of all changes from now on. The caller holds the lock to write: what it counts first is exact.
+    # Add a sink, and tell it of all changes from now on. Before any of them, tell it of every subject and queue group
+    # that has subscriptions, each once, as if they had all come at this moment. Nothing is matched meanwhile.
     cdef void add_sink(self, InterestSink *sink) noexcept nogil
+    # Remove a sink; it is not called any more when this returns. Skips a sink that is not there.
     cdef void remove_sink(self, InterestSink *sink) noexcept nogil
+    # The same for a caller that holds the lock to write. The new sink is told of changes only.
+    cdef void link_sink(self, InterestSink *sink) noexcept nogil
+    cdef void unlink_sink(self, InterestSink *sink) noexcept nogil
     # Count the subscriptions with exactly this literal subject, in this queue group or in none. The caller holds the
     # lock.
     cdef uint32_t count_of(self, const char *subject, size_t n, const char *queue, size_t qn) noexcept nogil

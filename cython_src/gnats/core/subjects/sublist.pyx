@@ -8,8 +8,8 @@ from gnats.core.subjects.rows cimport Rows, copy_node, rows_add, rows_list
 from gnats.core.subjects.subject cimport is_token, subjects_collide
 from gnats.core.subjects.trie cimport (
     ARRIVE, FWC, GROUP, LITERAL, PWC, Walk, bucket_at, edge_add, edge_find, edge_remove, has_empty_token,
-    is_remote, next_group, node_add_sub, node_drop_sub, node_free, node_is_empty, node_new, node_subs,
-    table_grow, walk_next,
+    next_group, node_add_sub, node_drop_sub, node_free, node_interest, node_is_empty, node_new, node_subs, sub_weight,
+    table_grow, walk_next, weigh,
 )
 from gnats.includes.atomics cimport add64, load64, loadi64, store64, store64_release
 from gnats.includes.pthread cimport (
@@ -111,8 +111,7 @@ cdef size_t group_weight(Node *group) noexcept nogil:
     cdef uint32_t i
     if group.nchildren > 0:
         for i in range(group.nsubs):
-            if is_remote(subs[i]) and subs[i].qw > 1:
-                weight += subs[i].qw - 1
+            weight += sub_weight(subs[i]) - 1
     return weight
 
 
@@ -124,7 +123,7 @@ cdef void group_append(QueueGroup *to, Node *group) noexcept nogil:
         to.n += group.nsubs
         return
     for i in range(group.nsubs):
-        for _times in range(subs[i].qw if is_remote(subs[i]) and subs[i].qw > 1 else 1):
+        for _times in range(sub_weight(subs[i])):
             to.subs[to.n] = subs[i]
             to.n += 1
 
@@ -144,7 +143,7 @@ cdef size_t merge_groups(
     cdef size_t i, k = 0, slot, names = 0
     cdef Node *group
     for i in range(found.n):
-        group = found.nodes[i].groups
+        group = found.nodes[i].below.groups
         while group != NULL:
             refs[k].group = group
             refs[k].first = k
@@ -192,7 +191,7 @@ cdef MatchResult *result_of(const NodeList *found) noexcept nogil:
 
     for i in range(found.n):
         npsubs += found.nodes[i].nsubs
-        node = found.nodes[i].groups
+        node = found.nodes[i].below.groups
         while node != NULL:
             ngroups += 1
             node = next_group(node)
@@ -313,11 +312,19 @@ cdef class Sublist:
         pthread_rwlock_unlock(&self.lock)
 
     cdef void update_remote_qsub(self, Subscription *s, uint32_t qw) noexcept nogil:
+        cdef Interest before
+        cdef uint32_t old
         pthread_rwlock_wrlock(&self.lock)
-        s.qw = qw
-        bump(self, s)
-        if s.node != NULL:
-            tell_sinks(self, s, 0, s.node.nsubs)
+        if s.node == NULL:
+            s.qw = qw
+        else:
+            note_interest(self, s.node, &before)
+            old = sub_weight(s)
+            s.qw = qw
+            if s.node.kind == GROUP:
+                weigh(s.node, s, sub_weight(s) - old)
+            bump(self, s)
+            tell_sinks(self, s, s.node, &before)
         pthread_rwlock_unlock(&self.lock)
 
     cdef MatchResult *match(self, const char *subject, size_t n) noexcept nogil:
@@ -363,14 +370,26 @@ cdef class Sublist:
         return found
 
     cdef void add_sink(self, InterestSink *sink) noexcept nogil:
+        pthread_rwlock_wrlock(&self.lock)
+        each_node(self, tell_present, sink)
+        self.link_sink(sink)
+        pthread_rwlock_unlock(&self.lock)
+
+    cdef void remove_sink(self, InterestSink *sink) noexcept nogil:
+        pthread_rwlock_wrlock(&self.lock)
+        self.unlink_sink(sink)
+        pthread_rwlock_unlock(&self.lock)
+
+    cdef void link_sink(self, InterestSink *sink) noexcept nogil:
         sink.next = self.sinks
         self.sinks = sink
 
-    cdef void remove_sink(self, InterestSink *sink) noexcept nogil:
+    cdef void unlink_sink(self, InterestSink *sink) noexcept nogil:
         cdef InterestSink **at = &self.sinks
-        while at[0] != sink:
+        while at[0] != NULL and at[0] != sink:
             at = &at[0].next
-        at[0] = sink.next
+        if at[0] != NULL:
+            at[0] = sink.next
 
     cdef uint32_t count_of(self, const char *subject, size_t n, const char *queue, size_t qn) noexcept nogil:
         cdef Node *node = self.root
@@ -393,7 +412,7 @@ cdef class Sublist:
         node = walk_next(&walk) if walk_begin(self, &walk, subject, n) else NULL
         while node != NULL:
             np[0] += node.nsubs
-            group = node.groups
+            group = node.below.groups
             while group != NULL:
                 nq[0] += group.nsubs
                 group = next_group(group)
@@ -547,10 +566,10 @@ cdef Node *child_of(Sublist sl, Node *node, uint8_t kind, const char *token, siz
         if kind == LITERAL:
             node.nchildren += 1
         else:
-            child.pwc = node.groups
+            child.pwc = node.below.groups
             if child.pwc != NULL:
                 child.pwc.fwc = child
-            node.groups = child
+            node.below.groups = child
     store64(&sl.num_nodes, sl.num_nodes + 1)
     return child
 
@@ -574,22 +593,44 @@ cdef void prune(Sublist sl, Node *node) noexcept nogil:
                 if node.fwc != NULL:
                     node.fwc.pwc = node.pwc
                 else:
-                    parent.groups = node.pwc
+                    parent.below.groups = node.pwc
         node_free(node)
         store64(&sl.num_nodes, sl.num_nodes - 1)
         node = parent
 
 
-cdef inline void tell_sinks(Sublist sl, const Subscription *s, int delta, uint32_t count) noexcept nogil:
+cdef inline void note_interest(Sublist sl, const Node *node, Interest *interest) noexcept nogil:
+    """Read the interest in a node's subject and group, if there are sinks to tell."""
+    if sl.sinks != NULL:
+        node_interest(node, interest)
+
+
+cdef inline void tell_sinks(Sublist sl, const Subscription *s, const Node *node, const Interest *before) noexcept nogil:
+    """Tell the sinks, if there are any, of the interest now and before a change of s; note_interest() gave `before`."""
     cdef InterestSink *sink = sl.sinks
+    cdef Interest now
+    if sink == NULL:
+        return
+    node_interest(node, &now)
     while sink != NULL:
-        sink.changed(sink, s, delta, count)
+        sink.changed(sink, s, before, &now)
         sink = sink.next
+
+
+cdef bint tell_present(Node *node, void *sink) noexcept nogil:
+    """Tell one sink of a node's subscriptions as if they had come now."""
+    cdef Interest none, now
+    if node.nsubs:
+        memset(&none, 0, sizeof(none))
+        node_interest(node, &now)
+        (<InterestSink *>sink).changed(<InterestSink *>sink, node_subs(node)[0], &none, &now)
+    return True
 
 
 cdef int insert_locked(Sublist sl, Subscription *s) noexcept nogil:
     cdef Node *node = sl.root
     cdef Node *child
+    cdef Interest before
     cdef size_t start = 0, end
     cdef uint8_t kind
     while start <= s.subject_len:
@@ -611,31 +652,32 @@ cdef int insert_locked(Sublist sl, Subscription *s) noexcept nogil:
             prune(sl, node)
             return SL_NO_MEMORY
         node = child
+    note_interest(sl, node, &before)
     if not node_add_sub(node, s):
         prune(sl, node)
         return SL_NO_MEMORY
     store64(&sl.num_subs, sl.num_subs + 1)
     store64(&sl.num_inserts, sl.num_inserts + 1)
     bump(sl, s)
-    tell_sinks(sl, s, 1, node.nsubs)
+    tell_sinks(sl, s, node, &before)
     return SL_OK
 
 
 cdef int remove_locked(Sublist sl, Subscription *s) noexcept nogil:
     cdef Node *node = s.node
     cdef Node *top = node
-    cdef uint32_t left
+    cdef Interest before
     while top != NULL and top != sl.root:
         top = top.parent
     if top == NULL:
         return SL_NOT_FOUND
-    left = node.nsubs - 1
+    note_interest(sl, node, &before)
     node_drop_sub(node, s)
-    prune(sl, node)
     store64(&sl.num_subs, sl.num_subs - 1)
     store64(&sl.num_removes, sl.num_removes + 1)
+    tell_sinks(sl, s, node, &before)
+    prune(sl, node)
     bump(sl, s)
-    tell_sinks(sl, s, -1, left)
     return SL_OK
 
 
@@ -703,9 +745,9 @@ cdef struct Collision:
 cdef bint add_if_collides(Node *node, void *arg) noexcept nogil:
     cdef Collision *c = <Collision *>arg
     cdef Subscription *s
-    if node.kind == GROUP or (node.nsubs == 0 and node.groups == NULL):
+    if node.kind == GROUP or (node.nsubs == 0 and node.below.groups == NULL):
         return True  # handled with the node of its subject
-    s = node_subs(node if node.nsubs > 0 else node.groups)[0]
+    s = node_subs(node if node.nsubs > 0 else node.below.groups)[0]
     if subjects_collide(s.data, s.subject_len, c.subject, c.n):
         list_add(&c.found, node)
     return not c.found.no_memory

@@ -21,8 +21,21 @@ cdef enum:
     GROUP    # a queue group of its parent's subject
 
 cdef enum:
-    KIND_ROUTER = 1  # kinds of connection whose queue subscriptions have a weight, `qw`
+    KIND_ROUTER = 1   # kinds of connection; queue subscriptions of routes and leaf nodes have a weight, `qw`
+    KIND_GATEWAY = 2
     KIND_LEAF = 4
+
+cdef enum:
+    # A client's, in an account that its own imports a stream from; core.accounts.account.ImportSub stands before it.
+    SUB_SHADOW = 1
+    # A function handles its messages; core.messages.message.NativeSub stands before it.
+    SUB_SERVICE = 2      # requests to an imported service
+    SUB_RESPONSES = 4    # responses to an exported one
+    SUB_NATIVE = 8       # messages for JetStream
+    # A further one of a subscriber that is in this sublist already: skipped where each subscriber is to be found once.
+    SUB_FURTHER = 16
+    # In another account than its subscriber's; core.accounts.subscriptions.AccountSub stands before it.
+    SUB_ACCOUNT = 32
 
 
 cdef struct Node
@@ -32,7 +45,7 @@ cdef struct Subscription:
     Subscription *next   # chain in the subscriber's sid table; the owner changes it under the connection's lock
     uint32_t hash        # of the sid, for that table
     uint32_t index       # position in the node's list; under the sublist's write lock
-    void *client         # the subscriber, a borrowed core.client.Client; NULL only in tests
+    void *client         # the subscriber, a borrowed core.accounts.subscriber.Subscriber; NULL only in tests
     Node *node           # its node, NULL when it is in no trie; under the sublist's write lock
     int64_t nm           # messages delivered; atomic
     int64_t max          # auto-unsubscribe after this many, 0 for never; atomic
@@ -45,14 +58,28 @@ cdef struct Subscription:
     uint8_t kind         # kind of the subscriber's connection (CLIENT, ROUTER, ...)
     uint8_t closed       # 1 once unsubscribed or its connection has gone; atomic
     uint8_t internal     # the server itself is the subscriber
-    uint8_t flags        # SUB_* of core.subjects.sublist; set before it is in a trie
+    uint8_t flags        # SUB_*; set before it is in a trie
     char data[1]         # subject, queue and sid, adjacent
+
+
+# The subscriptions to one subject outside of queue groups, or in one of its groups, by what is at the other end. In a
+# group, a subscription with a weight counts that many times.
+cdef struct Interest:
+    uint32_t local       # clients, leaf nodes, and the server itself
+    uint32_t remote      # routes and gateways
+    uint32_t services    # imported services (SUB_SERVICE); servers do not tell each other of them
 
 
 # ---- nodes; only this module and the Sublist look inside ----
 
+cdef enum:
+    CAP_BITS = 6                            # bits of SubVec.shape that are not a count
+    MOST_SERVICES = (1 << (32 - CAP_BITS)) - 1
+
+
 cdef struct SubVec:
-    uint32_t cap
+    uint32_t shape      # low CAP_BITS: logarithm of the number of places; the rest: subscriptions of imported services
+    uint32_t remote     # subscriptions of routes and gateways
     Subscription *subs[1]
 
 
@@ -61,12 +88,22 @@ cdef union Subs:
     SubVec *many        # nsubs is larger
 
 
+cdef struct Weights:
+    uint32_t local
+    uint32_t remote
+
+
+cdef union Below:
+    Node *groups        # of a subject: its first queue group
+    Weights weights     # of a queue group: see Interest
+
+
 cdef struct Node:
     # The fields that a leaf does not use come first, so that those it uses are close together in memory.
     Node *pwc           # child for `*`; of a queue group: the next group
     Node *fwc           # child for `>`; of a queue group: the previous one
-    Node *groups        # first queue group
-    uint32_t nchildren  # literal children; of a queue group: remote members
+    Below below
+    uint32_t nchildren  # literal children; of a queue group: members that may have a weight
     uint32_t nsubs
     Subs subs           # subscriptions in no queue group; of a queue group: its members
     Node *parent
@@ -106,42 +143,103 @@ cdef inline void node_free(Node *node) noexcept nogil:
 
 
 cdef inline bint node_is_empty(const Node *node) noexcept nogil:
-    return (node.nsubs == 0 and node.nchildren == 0 and node.groups == NULL
-            and (node.kind == GROUP or (node.pwc == NULL and node.fwc == NULL)))
+    return node.nsubs == 0 and (node.kind == GROUP or (
+        node.nchildren == 0 and node.below.groups == NULL and node.pwc == NULL and node.fwc == NULL))
+
+
+cdef inline bint is_weighted(const Subscription *s) noexcept nogil:
+    """Return whether a queue subscription may stand for several members."""
+    return s.kind == KIND_ROUTER or s.kind == KIND_LEAF
+
+
+cdef inline uint32_t sub_weight(const Subscription *s) noexcept nogil:
+    return s.qw if is_weighted(s) and s.qw > 1 else 1
 
 
 cdef inline bint is_remote(const Subscription *s) noexcept nogil:
-    return s.kind == KIND_ROUTER or s.kind == KIND_LEAF
+    return s.kind == KIND_ROUTER or s.kind == KIND_GATEWAY
+
+
+cdef inline void node_interest(const Node *node, Interest *interest) noexcept nogil:
+    interest.local = interest.remote = interest.services = 0
+    if node.kind == GROUP:
+        interest.local = node.below.weights.local
+        interest.remote = node.below.weights.remote
+        return
+    if node.nsubs > 1:
+        interest.remote = node.subs.many.remote
+        interest.services = node.subs.many.shape >> CAP_BITS
+    elif node.nsubs == 1:
+        interest.remote = is_remote(node.subs.one)
+        interest.services = node.subs.one.flags & SUB_SERVICE != 0
+    interest.local = node.nsubs - interest.remote - interest.services
+
+
+cdef inline uint32_t interest_total(const Interest *interest) noexcept nogil:
+    return interest.local + interest.remote + interest.services
+
+
+cdef inline void weigh(Node *group, const Subscription *s, uint32_t weight) noexcept nogil:
+    """Add a weight to a queue group; the negative of one takes it away."""
+    if is_remote(s):
+        group.below.weights.remote += weight
+    else:
+        group.below.weights.local += weight
+
+
+cdef inline void vec_count(SubVec *vec, const Subscription *s, uint32_t more) noexcept nogil:
+    """Count a subscription that comes (1) or goes (-1)."""
+    if s.flags & SUB_SERVICE:
+        vec.shape += more << CAP_BITS
+    elif is_remote(s):
+        vec.remote += more
+
+
+cdef inline SubVec *vec_resize(SubVec *vec, uint32_t bits) noexcept nogil:
+    """Return a list with 2**bits places, NULL when out of memory. Its `shape` has yet to be set."""
+    return <SubVec *>realloc(vec, sizeof(SubVec) + ((<size_t>1 << bits) - 1) * sizeof(Subscription *))
 
 
 cdef inline bint node_add_sub(Node *node, Subscription *s) noexcept nogil:
     """Add a subscription; False when out of memory."""
-    cdef uint32_t n = node.nsubs, cap
+    cdef uint32_t n = node.nsubs, bits
     cdef SubVec *vec
     if n == 0:
         node.subs.one = s
     else:
-        if n == 1 or n == node.subs.many.cap:
-            cap = 4 if n == 1 else n * 2
-            vec = <SubVec *>realloc(
-                NULL if n == 1 else node.subs.many, sizeof(SubVec) + (cap - 1) * sizeof(Subscription *))
+        if n == 1:
+            vec = vec_resize(NULL, 2)
             if vec == NULL:
                 return False
-            vec.cap = cap
-            if n == 1:
-                vec.subs[0] = node.subs.one
+            vec.shape = 2
+            vec.remote = 0
+            vec.subs[0] = node.subs.one
+            vec_count(vec, vec.subs[0], 1)
             node.subs.many = vec
-        node.subs.many.subs[n] = s
+        else:
+            vec = node.subs.many
+            bits = vec.shape & ((1 << CAP_BITS) - 1)
+            if s.flags & SUB_SERVICE and vec.shape >> CAP_BITS == MOST_SERVICES:
+                return False   # the count is full; memory ends earlier
+            if n == <uint32_t>1 << bits:
+                vec = vec_resize(vec, bits + 1)
+                if vec == NULL:
+                    return False
+                vec.shape += 1
+                node.subs.many = vec
+        vec.subs[n] = s
+        vec_count(vec, s, 1)
     node.nsubs = n + 1
-    if node.kind == GROUP and is_remote(s):
-        node.nchildren += 1
+    if node.kind == GROUP:
+        node.nchildren += is_weighted(s)
+        weigh(node, s, sub_weight(s))
     s.node = node
     s.index = n
     return True
 
 
 cdef inline void node_drop_sub(Node *node, Subscription *s) noexcept nogil:
-    cdef uint32_t last = node.nsubs - 1, cap
+    cdef uint32_t last = node.nsubs - 1, bits
     cdef SubVec *vec
     if last > 0:
         vec = node.subs.many
@@ -150,15 +248,18 @@ cdef inline void node_drop_sub(Node *node, Subscription *s) noexcept nogil:
         if last == 1:
             node.subs.one = vec.subs[0]
             free(vec)
-        elif last < vec.cap // 4:
-            cap = vec.cap // 2
-            vec = <SubVec *>realloc(vec, sizeof(SubVec) + (cap - 1) * sizeof(Subscription *))
-            if vec != NULL:
-                vec.cap = cap
-                node.subs.many = vec
+        else:
+            vec_count(vec, s, <uint32_t>-1)
+            bits = vec.shape & ((1 << CAP_BITS) - 1)
+            if last < (<uint32_t>1 << bits) // 4:
+                vec = vec_resize(vec, bits - 1)
+                if vec != NULL:
+                    vec.shape -= 1
+                    node.subs.many = vec
     node.nsubs = last
-    if node.kind == GROUP and is_remote(s):
-        node.nchildren -= 1
+    if node.kind == GROUP:
+        node.nchildren -= is_weighted(s)
+        weigh(node, s, -sub_weight(s))
     s.node = NULL
 
 
@@ -311,7 +412,7 @@ cdef inline Node *walk_next(Walk *w) noexcept nogil:
         if w.step == ARRIVE:
             if w.start > w.n:
                 w.step = GO_UP
-                if node.nsubs > 0 or node.groups != NULL:
+                if node.nsubs > 0 or node.below.groups != NULL:
                     return node
                 continue
             w.step = TRY_LITERAL

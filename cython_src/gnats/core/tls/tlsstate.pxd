@@ -13,7 +13,7 @@ from gnats.core.runtime.timers cimport Timer
 # Phases of a connection. Its own queue leaves only in TLS_OPEN.
 cdef enum TLSPhase:
     TLS_WAIT = 1         # handshake first, with a fallback: no byte has come or gone
-    TLS_SNIFF = 2        # INFO has gone in clear; the first byte shows whether the client speaks TLS
+    TLS_SNIFF = 2        # the greeting has gone in clear; the first byte shows whether the client speaks TLS
     TLS_HANDSHAKE = 3
     TLS_OPEN = 4
     TLS_FAILED = 5       # OpenSSL must not be called any more
@@ -37,18 +37,18 @@ cdef struct Tls:
     void *ssl            # SSL, from TLS_HANDSHAKE on, while the connection is open
     void *context        # borrowed TLSBase
     uint8_t phase
-    uint8_t first        # the handshake comes before INFO
+    uint8_t first        # the handshake comes before the greeting
     uint8_t mixed        # the client may go on without TLS
     uint8_t eof          # the end of the stream has been read, behind bytes to be parsed first
     double timeout       # seconds for the handshake
-    double fallback      # seconds to wait for a hello before INFO goes in clear; 0: the handshake comes first
-    OutQueue wire        # bytes to send: records, or INFO in clear
+    double fallback      # seconds to wait for a hello before the greeting goes in clear; 0: the handshake comes first
+    OutQueue wire        # bytes to send: records, or the greeting in clear
     const char *input    # records read from the socket that OpenSSL has not taken
     size_t input_len
-    char *secure_info    # INFO to send after a handshake that comes first
-    size_t secure_len
-    char *clear_info     # INFO to send in clear
-    size_t clear_len
+    char *secure_greeting   # to send after a handshake that comes first
+    size_t secure_n
+    char *clear_greeting    # to send in clear
+    size_t clear_n
     # why the handshake failed
     long error_code
     int verify_error     # X509_V_ERR, or for TLS_SYSCALL an errno

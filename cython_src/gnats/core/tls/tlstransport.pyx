@@ -28,7 +28,6 @@ from gnats.core.net.log_records cimport (
 from gnats.core.net.outbound cimport OutQueue, outq_append, outq_chunks, outq_clear, outq_free, outq_merge
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.net.transport cimport Transport, TransportType, transport_push, transport_remove
-from gnats.core.protocol.answers cimport send_err
 from gnats.core.runtime.timers cimport Timer, timer_clear
 from gnats.core.tls.tlsstate cimport (
     TLS_CLOSED,
@@ -76,31 +75,32 @@ def add_tls(
     Connection c not None,
     TLSBase context not None,
     *,
-    bytes clear_info not None,
-    bytes secure_info not None=b"",
+    bytes clear_greeting not None,
+    bytes secure_greeting not None=b"",
     bint mixed=False,
     double fallback=0.0,
     double timeout=2.0,
 ) -> None:
-    """Put TLS before a connection that is not started. Once it is, it sends INFO, does the handshake within `timeout`
-    seconds, and then begins its session. Without memory the connection closes when it is started.
+    """Put TLS before a connection that is not started. Once it is, it sends a greeting (INFO; empty for a protocol
+    without one), does the handshake within `timeout` seconds, and then begins its session. Without memory the
+    connection closes when it is started.
 
-    Without `secure_info`: send `clear_info` at once, then do the handshake; with `mixed`, only if the client's first
-    byte begins one. With `secure_info`: do the handshake, then send it; but when `fallback` is not 0 and no byte has
-    come after so many seconds, go on as without `secure_info`.
+    Without `secure_greeting`: send `clear_greeting` at once, then do the handshake; with `mixed`, only if the client's
+    first byte begins one. With `secure_greeting`: do the handshake, then send it; but when `fallback` is not 0 and no
+    byte has come after so many seconds, go on as without `secure_greeting`.
     """
     cdef Tls *t = <Tls *> calloc(1, sizeof(Tls))
     if (
         t == NULL
-        or not copied(secure_info, &t.secure_info, &t.secure_len)
-        or not copied(clear_info, &t.clear_info, &t.clear_len)
+        or not copied(secure_greeting, &t.secure_greeting, &t.secure_n)
+        or not copied(clear_greeting, &t.clear_greeting, &t.clear_n)
     ):
         if t != NULL:
             free_tls(&t.base)
         c.close_without_memory()
         return
     t.context = <void *> context
-    t.first = t.secure_info != NULL
+    t.first = t.secure_greeting != NULL
     t.mixed = mixed
     t.fallback = fallback
     t.timeout = timeout
@@ -121,8 +121,8 @@ def tls_info(Connection c not None) -> dict | None:
     """Return the results of a connection's handshake; None before its end, and without TLS.
 
     version ("1.2", "1.3"), cipher_suite (IANA's name), server_name (asked for by the client, or ""), first (whether the
-    handshake came before INFO), peer_certs (the client's certificates as DER, its own first) and verified (whether one
-    was required and is good).
+    handshake came before the greeting), peer_certs (the client's certificates as DER, its own first) and verified
+    (whether one was required and is good).
     """
     cdef Tls *t = tls_of(c)
     cdef list certs = []
@@ -158,12 +158,12 @@ cdef void greet(Connection c, Tls *t) noexcept nogil:
     elif t.first:
         start_handshake(c, t)
     else:
-        clear_info(c, t)
+        clear_greeting(c, t)
 
 
-cdef void clear_info(Connection c, Tls *t) noexcept nogil:
-    """Send INFO in clear. The handshake follows; with `mixed` it may follow."""
-    if outq_append(&t.wire, &c.ps.pool, t.clear_info, t.clear_len) < 0:
+cdef void clear_greeting(Connection c, Tls *t) noexcept nogil:
+    """Send the greeting in clear. The handshake follows; with `mixed` it may follow."""
+    if outq_append(&t.wire, &c.ps.pool, t.clear_greeting, t.clear_n) < 0:
         c.out_of_memory(TLS_HANDSHAKE_ERROR)
         return
     t.phase = TLS_SNIFF
@@ -180,7 +180,7 @@ cdef void start_handshake(Connection c, Tls *t) noexcept nogil:
     timer_clear(&c.ps.timers, &t.timer)
     if not (<TLSBase> t.context).allow():
         become_plain(c, t)
-        send_err(c, b"Connection throttling is active. Please try again later.")
+        c.session.send_err(c, b"Connection throttling is active. Please try again later.")
         c.close_connection_nogil(MAX_CONNECTIONS_EXCEEDED)
         return
     c.debugf(LOG_TLS_STARTING, 0, NULL, 0)
@@ -192,9 +192,9 @@ cdef void start_handshake(Connection c, Tls *t) noexcept nogil:
 
 
 cdef void fall_back(Connection c, Tls *t) noexcept nogil:
-    """The peer has not begun with a handshake: send INFO in clear."""
+    """The peer has not begun with a handshake: send the greeting in clear."""
     t.first = 0
-    clear_info(c, t)
+    clear_greeting(c, t)
 
 
 cdef void become_plain(Connection c, Tls *t) noexcept nogil:
@@ -273,7 +273,7 @@ cdef void complete(Connection c, Tls *t) noexcept nogil:
     c.debugf(LOG_TLS_COMPLETE, 0, NULL, 0)
     c.debugf(LOG_TLS_VERSION, t.version, t.cipher, strlen(t.cipher))
     if t.first:
-        c.queue_outbound(t.secure_info, t.secure_len)
+        c.queue_outbound(t.secure_greeting, t.secure_n)
     elif c.out.bytes:
         c.mark_dirty()
     c.begin_session()
@@ -390,8 +390,8 @@ cdef void end(Transport *base) noexcept nogil:
 cdef void free_tls(Transport *base) noexcept nogil:
     cdef Tls *t = <Tls *> base
     outq_free(&t.wire)
-    free(t.secure_info)
-    free(t.clear_info)
+    free(t.secure_greeting)
+    free(t.clear_greeting)
     free(t.server_name)
     free(t.chain)
     free(t)

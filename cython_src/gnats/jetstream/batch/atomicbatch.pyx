@@ -1,6 +1,6 @@
 """Atomic batches; see atomicbatch.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
@@ -17,12 +17,11 @@ from gnats.jetstream.batch.batching cimport (
 )
 from gnats.jetstream.engine.barrier cimport Local, publish_later
 from gnats.jetstream.engine.shortage cimport report_shortage
-from gnats.jetstream.engine.usage cimport usage_exceeds
-from gnats.jetstream.publish.checks cimport check_admission, check_message, make_entry
+from gnats.jetstream.publish.checks cimport check_account_usage, check_admission, check_ahead
+from gnats.jetstream.publish.entries cimport make_entry
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, stored_size, transform_subject
-from gnats.jetstream.publish.inflight cimport InFlight, Staged, stage_hashes
+from gnats.jetstream.publish.inflight cimport InFlight, Staged, flight_begin, log_in_flight, stage_hashes
 from gnats.jetstream.publish.puback cimport (
-    ERR_ACCOUNT_RESOURCES,
     ERR_ATOMIC_DISABLED,
     ERR_ATOMIC_DUPLICATE,
     ERR_ATOMIC_IN_FLIGHT,
@@ -50,8 +49,8 @@ from gnats.jetstream.state.entry cimport (
     MSG_REFUSED,
     MSG_STORED,
     OF_ATOMIC,
-    Entry,
     Outcome,
+    StreamEntry,
 )
 from gnats.jetstream.state.headers cimport (
     H_BATCH_COMMIT,
@@ -121,7 +120,7 @@ cdef Outcome process_atomic_batch_msg(StreamCore s, Local *local, Inbound *m) no
     if outcome == MSG_STORED:
         outcome = add_to_batch(s, local, m, &r)
     if outcome == MSG_REFUSED:
-        tell_refused(s, local, &m.reply, &r, TOLD, 0)
+        tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
     return outcome
 
 
@@ -150,7 +149,7 @@ cdef Outcome add_to_batch(StreamCore s, Local *local, Inbound *m, Refusal *r) no
         if at_end:
             b.n -= 1
         if not at_end or mark_commit(b.last):
-            outcome = commit_batch(s, local, b, &m.reply)
+            outcome = commit_batch(s, local, b, m)
         else:
             report_shortage(local.ps)
         refuse_silently(r)   # the commit has been answered
@@ -262,8 +261,8 @@ cdef bint check_batch(StreamCore s, Local *local, AtomicBatch *b, Refusal *r) no
     cdef Staged *staged = b.first
     cdef InFlight before
     cdef Outcome outcome
+    flight_begin(&before, log_in_flight(s))
     before.first = b.first
-    before.n = before.bytes = 0
     while staged != NULL:
         if not transform_subject(s, local, &staged.m):
             return refuse_silently(r)
@@ -271,7 +270,7 @@ cdef bint check_batch(StreamCore s, Local *local, AtomicBatch *b, Refusal *r) no
         if header_set(&staged.m.h, H_EXPECTED_LAST_MSG_ID):
             return refuse_text(r, ERR_ATOMIC_UNSUPPORTED_HEADER, b"Nats-Expected-Last-Msg-Id")
         before.until = staged
-        outcome = check_message(s, &staged.m, &before, r)
+        outcome = check_ahead(s, &staged.m, &before, r)
         if outcome == MSG_DUPLICATE:
             return refuse(r, ERR_ATOMIC_DUPLICATE)
         if outcome != MSG_STORED:
@@ -279,37 +278,39 @@ cdef bint check_batch(StreamCore s, Local *local, AtomicBatch *b, Refusal *r) no
         before.n += 1
         before.bytes += stored_size(s, staged.m.subject.n, staged.m.hdr_n, staged.m.n)
         staged = staged.next
-    if s.account_usage is not None and usage_exceeds(s.account_usage, s.cfg.memory, <int64_t> before.bytes):
-        return refuse(r, ERR_ACCOUNT_RESOURCES)
-    return True
+    return check_account_usage(s, before.bytes, r)
 
 
-cdef Outcome commit_batch(StreamCore s, Local *local, AtomicBatch *b, const Slice *reply) noexcept nogil:
+cdef Outcome commit_batch(StreamCore s, Local *local, AtomicBatch *b, const Inbound *commit) noexcept nogil:
     """Check the atomic batch, then have the log store all of it or nothing; answer the commit."""
     cdef Refusal r
-    if check_batch(s, local, b, &r):
-        return store_batch(s, local, b, reply)
-    tell_refused(s, local, reply, &r, TOLD, 0)   # here, because r may borrow text from the staged messages
+    if check_batch(s, local, b, &r) and make_entries(s, local, b, commit, &r):
+        return s.log.propose(s, local, &b.first.entry)
+    # here, because r may borrow text from the staged messages
+    tell_refused(s, local, commit.trace, &commit.reply, &r, TOLD, 0)
     return MSG_REFUSED
 
 
-cdef Outcome store_batch(StreamCore s, Local *local, AtomicBatch *b, const Slice *reply) noexcept nogil:
-    """Have the log store all messages. The last entry gets the reply subject of the commit."""
+cdef bint make_entries(
+    StreamCore s, Local *local, AtomicBatch *b, const Inbound *commit, Refusal *r
+) noexcept nogil:
+    """Make linked entries of all messages, with the commit's trace and reply subject. False: r has the reason."""
     cdef Staged *staged = b.first
-    cdef Entry *e = NULL
+    cdef StreamEntry *e = NULL
     while staged != NULL:
+        staged.m.trace = commit.trace
+        staged.m.reply = commit.reply
+        if not make_entry(s, local, &staged.m, OF_ATOMIC, &staged.entry, r):
+            return False
         if e != NULL:
             e.next = &staged.entry
         e = &staged.entry
-        make_entry(&staged.m, e)
-        e.part = OF_ATOMIC
         staged = staged.next
     e.part = ENDS_ATOMIC
-    e.reply = reply[0]
     e.batch.p = b.open.id
     e.batch.n = b.open.id_n
     e.batch_n = b.n
-    return s.log.propose(s, local, &b.first.entry)
+    return True
 
 
 # -- after a start -----------------------------------------------------------------------------------------------------

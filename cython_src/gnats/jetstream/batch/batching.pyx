@@ -2,7 +2,6 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from gnats.core.runtime.inbox cimport Inbox
 from gnats.includes.atomics cimport add32, add64, loadi64
 from gnats.includes.times cimport time_after
 from gnats.jetstream.state.batchtable cimport BatchTable, OpenBatch, batch_add
@@ -33,4 +32,4 @@ cdef void advise_abandoned(StreamCore s, AbandonReason why, const char *id, size
     if add32(&s.untold, 1) >= MAX_UNTOLD:
         add32(&s.untold, <uint32_t> -1)
         return
-    (<Inbox> s.client.inbox).post_jetstream(<void *> s, BATCH_ABANDONED, why, id, n)
+    s.client.inbox.post_jetstream(<void *> s, BATCH_ABANDONED, why, id, n)

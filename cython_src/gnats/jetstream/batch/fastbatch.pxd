@@ -9,12 +9,14 @@ A stream keeps only numbers of a fast batch. It sends the publisher flow control
 many messages, reports a gap (`"gap"`) and a message that could not be stored (`"err"`) as they occur, and acknowledges
 the end like that of a single message, with the batch's id and size. A fast batch that allows no gap ends at its first.
 """
+from libc.stdint cimport uint64_t
+
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.text cimport ends_with_text
 from gnats.jetstream.engine.barrier cimport Local
 from gnats.jetstream.publish.inbound cimport Inbound
 from gnats.jetstream.state.batchtable cimport OpenBatch
-from gnats.jetstream.state.entry cimport Entry, FastPattern, Outcome
+from gnats.jetstream.state.entry cimport FastPattern, Outcome, StreamEntry
 from gnats.jetstream.state.streamcore cimport StreamCore
 
 
@@ -32,7 +34,7 @@ cdef bint parse_fast_pattern(const Slice *reply, FastPattern *out) noexcept nogi
 cdef Outcome process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, const Slice *pattern) noexcept nogil
 # Note that an OF_FAST entry is the stream's last stored message, and send its publisher what is due
 # (fastBatchRegisterSequences).
-cdef void fast_batch_stored(StreamCore s, Local *local, const Entry *e) noexcept nogil
+cdef void fast_batch_stored(StreamCore s, Local *local, const StreamEntry *e, uint64_t seq) noexcept nogil
 # Forget an open fast batch.
 cdef void drop_fast_batch(StreamCore s, OpenBatch *b) noexcept nogil
 # Forget all open fast batches of the stream.

@@ -11,9 +11,10 @@ from gnats.includes.atomics cimport add64, load64, unlikely
 from gnats.includes.text cimport is_text
 from gnats.jetstream.batch.batching cimport open_batch
 from gnats.jetstream.engine.barrier cimport Local, publish_later
-from gnats.jetstream.publish.checks cimport check_admission, check_message, make_entry
+from gnats.jetstream.publish.checks cimport check_admission, check_ahead
+from gnats.jetstream.publish.entries cimport make_entry
 from gnats.jetstream.publish.inbound cimport Inbound, own_header, transform_subject
-from gnats.jetstream.publish.inflight cimport InFlight
+from gnats.jetstream.publish.inflight cimport InFlight, flight_begin, log_in_flight
 from gnats.jetstream.publish.puback cimport (
     ERR_BATCH_DISABLED,
     ERR_BATCH_IN_FLIGHT,
@@ -38,9 +39,9 @@ from gnats.jetstream.state.entry cimport (
     MSG_REFUSED,
     MSG_STORED,
     OF_FAST,
-    Entry,
     FastPattern,
     Outcome,
+    StreamEntry,
 )
 from gnats.jetstream.state.headers cimport (
     H_EXPECTED_LAST_MSG_ID,
@@ -232,7 +233,7 @@ cdef Outcome process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, cons
             return process_fast(s, local, m, &p)
         outcome = MSG_REFUSED
     if outcome == MSG_REFUSED:
-        tell_refused(s, local, &m.reply, &r, TOLD, 0)
+        tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
     return outcome
 
 
@@ -261,11 +262,11 @@ cdef FastBatch *find_batch(StreamCore s, Local *local, Inbound *m, const FastPat
 
 
 cdef Outcome process_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *p) noexcept nogil:
-    cdef Entry e
+    cdef StreamEntry e
     cdef Refusal r
     cdef FastBatch *b = find_batch(s, local, m, p, &r)
     if b == NULL:
-        tell_refused(s, local, &m.reply, &r, TOLD, 0)
+        tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
         return MSG_REFUSED
     if not b.commit:
         batch_touch(&s.fast_batches, &b.open, local.ps.now)
@@ -280,12 +281,13 @@ cdef Outcome process_fast(StreamCore s, Local *local, Inbound *m, const FastPatt
         send_flow(s, local, &m.reply, b, 0)
     if not check_fast(s, local, m, p, b):
         return MSG_REFUSED
-    make_entry(m, &e)
+    b.pending += 1
+    if not make_entry(s, local, m, OF_FAST, &e, &r):
+        tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
+        return MSG_REFUSED
     if header_set(&m.h, H_EXPECTED_LAST_MSG_ID):
         e.expected_id = m.h.values[H_EXPECTED_LAST_MSG_ID]
-    e.part = OF_FAST
     e.fast = p
-    b.pending += 1
     return s.log.propose(s, local, &e)
 
 
@@ -326,19 +328,18 @@ cdef bint follows(StreamCore s, Local *local, const Slice *reply, const FastPatt
 cdef bint check_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *p, FastBatch *b) noexcept nogil:
     """Check the message. False: it is answered and not to be stored, and the fast batch may be gone."""
     cdef bint only = not p.gap_ok and b.lseq == 1
-    cdef InFlight none
+    cdef InFlight before
     cdef Outcome outcome
     cdef Refusal r
     if not transform_subject(s, local, m):
         return False
-    none.first = none.until = NULL
-    none.n = none.bytes = 0
-    outcome = check_message(s, m, &none, &r)
+    flight_begin(&before, log_in_flight(s))
+    outcome = check_ahead(s, m, &before, &r)
     if outcome == MSG_STORED:
         return True
     if outcome == MSG_DUPLICATE:
-        if unlikely(local.mt != NULL):
-            trace_jetstream_error(local.mt, TRACE_DUPLICATE, NULL, 0)
+        if unlikely(m.trace != NULL):
+            trace_jetstream_error(m.trace, TRACE_DUPLICATE, NULL, 0)
         if b.pending == 0:
             b.pseq = p.seq
             check_flow(s, local, &m.reply, b)
@@ -350,7 +351,7 @@ cdef bint check_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *
             return False
     else:
         # The only message of its fast batch gets the reply of a single message.
-        tell_refused(s, local, &m.reply, &r, TOLD_ALWAYS if only else TOLD_IN_FLOW, p.seq)
+        tell_refused(s, local, m.trace, &m.reply, &r, TOLD_ALWAYS if only else TOLD_IN_FLOW, p.seq)
         if only:
             drop_fast_batch(s, &b.open)
             return False
@@ -362,12 +363,12 @@ cdef bint check_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *
     return False
 
 
-cdef void fast_batch_stored(StreamCore s, Local *local, const Entry *e) noexcept nogil:
+cdef void fast_batch_stored(StreamCore s, Local *local, const StreamEntry *e, uint64_t seq) noexcept nogil:
     cdef FastBatch *b = <FastBatch *> batch_find(&s.fast_batches, e.fast.id.p, e.fast.id.n)
     if b == NULL:
         return
     b.pending -= 1
-    b.sseq = s.store.last_seq
+    b.sseq = seq
     b.pseq = e.fast.seq
     catch_up(b)
     if not b.commit or b.lseq != b.pseq:

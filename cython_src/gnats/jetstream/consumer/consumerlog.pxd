@@ -1,11 +1,22 @@
-"""The log of a consumer on one server: store each proposed entry at once (consumerFileStore in filestore.go).
+"""The log of a consumer on one server: apply each proposed entry at once (consumerFileStore in filestore.go).
 
-The stored state has the consumer's last delivery and its ack floor. The consumer's lock is held.
+A log is given checked entries (ConsumerLog.propose) and calls store_consumer_entry() for each, in the log's order. This
+module alone changes the stored state. The consumer's lock is held.
 """
-from gnats.jetstream.consumer.consumerstate cimport ConsumerEntry, ConsumerLog, ConsumerState
+from libc.stdint cimport uint64_t
+
+from gnats.jetstream.consumer.acked cimport Acked
+from gnats.jetstream.consumer.consumerentry cimport ConsumerEntry, ConsumerOutcome
+from gnats.jetstream.consumer.consumerstate cimport ConsumerLog, ConsumerState
+from gnats.store.format.codec cimport ConsumerSnapshot
 
 cdef ConsumerLog local_consumer_log
 
 
-# Apply an entry to the stored state (UpdateDelivered, UpdateAcks).
-cdef void store_consumer_entry(ConsumerState o, const ConsumerEntry *e) noexcept nogil
+# Apply an entry to the stored state. acked: gets the sequences that an OP_ACKED acknowledges; NULL: nobody wants them.
+cdef ConsumerOutcome store_consumer_entry(ConsumerState o, const ConsumerEntry *e, Acked *acked) noexcept nogil
+# Copy the stored state, for the caller to encode and free. False when out of memory.
+cdef bint snapshot_state(ConsumerState o, ConsumerSnapshot *snap) noexcept nogil
+# Set the stored state that the log's entries follow; without the counts of messages below the sequence `first`. False
+# when out of memory.
+cdef bint restore_state(ConsumerState o, const ConsumerSnapshot *snap, uint64_t first) noexcept nogil

@@ -1,4 +1,9 @@
-"""The state of a consumer (consumer.go): its settings, its position in the stream, its counts.
+"""The state of a consumer (consumer.go): its settings, its position in the stream, its counts, and its parts.
+
+ConsumerState has the fields of all parts. The functions of a part are in a module of its own, and take a ConsumerState:
+consumeracks, redelivery, removals, consumerpull, consumertimers, consumerdelivery. A part that needs nothing else has a
+struct, and functions that take only that: Pending, WaitQueue, OutQ, FlowControl, Pin, Pace, SkipList. The one class
+above, Consumer, has the calls of the control plane, which use all parts.
 
 Lock: `lock`, above the store's (docs/locks.md). It is never held while messages are delivered or published, or the
 stream is changed. `npc`, `npf` and `filter` are under the store's lock: a stream that stores a message counts it for
@@ -10,10 +15,17 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.net.pollstate cimport PollState
+from gnats.core.subjects.notifications cimport Notification
 from gnats.includes.pthread cimport pthread_mutex_t
-from gnats.jetstream.consumer.pending cimport Entry, Pending
+from gnats.jetstream.consumer.acked cimport Acked
+from gnats.jetstream.consumer.consumerentry cimport ConsumerEntry, ConsumerOutcome, SeqPair
+from gnats.jetstream.consumer.flowcontrol cimport FlowControl
+from gnats.jetstream.consumer.pacing cimport Pace
+from gnats.jetstream.consumer.pending cimport Pending
+from gnats.jetstream.consumer.pinning cimport Pin
 from gnats.jetstream.consumer.requests cimport WaitQueue
 from gnats.jetstream.consumer.send_queue cimport OutQ
+from gnats.jetstream.consumer.skiplist cimport SkipList
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase
 from gnats.jetstream.engine.engine cimport Engine, JsTimer
 from gnats.jetstream.state.streamcore cimport StreamCore
@@ -48,20 +60,10 @@ cpdef enum ConsumerEvent:
     CONSUMER_BAD_NAK = 10      # text: the delay that could not be parsed
     CONSUMER_ACK_BEYOND = 11   # an ack of a sequence above the stream's last
 
-cdef enum:
-    PIN_N = 22                 # characters of a pin
-    FC_MAX = 32 * 1024 * 1024  # the most bytes under way with flow control; a consumer starts with a 16th
-    ACK_DELAY = 1000000        # ns by which the timer of ack waits is late, so that it serves several at once
-
 
 cdef struct Notice:
     uint64_t sseq, dseq, deliveries
     int64_t ack_time           # ns from delivery to ack
-
-
-# A consumer sequence and the stream sequence that belongs to it.
-cdef struct SeqPair:
-    uint64_t consumer, stream
 
 
 # The configuration, for the data plane. Durations are ns; a setting that does not apply is 0.
@@ -86,26 +88,14 @@ cdef struct ConsumerSettings:
     double burst               # bytes
 
 
-cdef enum ConsumerOp:
-    OP_DELIVERED = 0
-    OP_ACKED = 1
-
-
-# An entry of a consumer's log: a delivery, or an acknowledgement.
-cdef struct ConsumerEntry:
-    uint8_t op                 # a ConsumerOp
-    uint8_t was_pending        # OP_ACKED: the message was pending
-    uint64_t dseq, sseq        # consumer sequence, stream sequence
-    uint64_t dc                # OP_DELIVERED: the number of deliveries, this one included
-    int64_t ts                 # OP_DELIVERED: when its ack wait begins, ns since 1970
-
-
 cdef class ConsumerState(ConsumerBase)
 
 
 # The log that changes of a consumer's stored state pass: see gnats.jetstream.consumer.consumerlog. The lock is held.
 cdef struct ConsumerLog:
-    void (*propose)(ConsumerState o, const ConsumerEntry *e) noexcept nogil
+    # Have an entry applied by store_consumer_entry(), and return its outcome. The answer to an acknowledgement, and a
+    # message to its client, leave after it.
+    ConsumerOutcome (*propose)(ConsumerState o, const ConsumerEntry *e, Acked *acked) noexcept nogil
 
 
 cdef class ConsumerState(ConsumerBase):
@@ -115,13 +105,17 @@ cdef class ConsumerState(ConsumerBase):
     cdef readonly int64_t created      # ns since 1970
     cdef MsgStore store
     cdef Engine engine
-    # The prefix of the reply subjects of messages; that of flow control, with its final dot. These bytes own the two
-    # pointers below.
-    cdef bytes ack_prefix, fc_prefix
+    cdef bytes ack_prefix              # the prefix of the reply subjects of messages; owns the bytes of the next
     cdef const char *ack_prefix_p
-    cdef const char *fc_prefix_p
-    cdef size_t ack_prefix_n, fc_prefix_n
+    cdef size_t ack_prefix_n
     cdef pthread_mutex_t lock
+    # -- of the control loop alone --
+    cdef readonly object config        # the ConsumerConfig that applies
+    cdef list subs                     # addresses of its Subscriptions
+    cdef Notification *notification    # of interest in the deliver subject; NULL: none
+    cdef tuple names                   # <stream>.<consumer> as reply subjects have it: version 1, version 2
+    cdef bint reconciled               # restore() has changed the state that it was given
+    cdef int64_t burst                 # bytes of the rate limit's burst where the stream has no max_msg_size
     # -- under lock --
     cdef ConsumerSettings cfg
     cdef bint closed
@@ -131,26 +125,31 @@ cdef class ConsumerState(ConsumerBase):
     cdef uint64_t sseq                 # the next stream sequence to deliver
     cdef uint64_t dseq                 # the next consumer sequence
     cdef uint64_t adflr, asflr         # ack floors: consumer sequence, stream sequence
-    cdef SeqPair delivered, floor      # of the stored state: last delivery, ack floor; skipped messages do not count
+    # The stored state, which the log alone changes: last delivery and ack floor, where skipped messages do not count;
+    # the delivered messages. (Their queue and their deadlines are not stored.)
+    cdef SeqPair delivered, floor
     cdef Pending pending
-    cdef uint64_t *skip_list           # deliver last per subject: the sequences of the first round, skip_n of them
-    cdef size_t skip_at, skip_n        # skip_at: the next one
-    cdef uint64_t skip_resume          # after that round it goes on behind this sequence
+    cdef SkipList skips                # deliver last per subject
     cdef int64_t ldt, lat              # last delivery, last ack; ns since 1970, 0: none
     cdef OutQ out                      # gathered and not sent yet
+    cdef Pace pace
     cdef bint dirty                    # the state has changed since it was written
     # -- under the store's lock --
     cdef int64_t npc                   # messages that are still to be delivered
     cdef uint64_t npf                  # npc counts messages up to this sequence
+    # -- delivery --
+    cdef uint8_t busy, again           # a thread is in run(); run() was called since that thread last looked. Atomic
+    cdef OutQ spare                    # the empty queue that `out` is exchanged for; of the busy thread
+    # A newly stored message would be delivered at once. Atomic: the consumer writes, the stream reads when it stores.
+    cdef uint8_t hungry
     # -- push --
     cdef char *dsubj                   # deliver subject; under lock
     cdef size_t dsubj_n
     cdef bint active                   # the deliver subject has a subscriber; under lock
+    cdef bint failed                   # a message sent to the deliver subject found no subscriber; under lock
+    cdef uint8_t listeners             # the deliver subject has a subscriber; atomic: `notification` writes
     cdef uint8_t recheck               # the interest in the deliver subject has changed; atomic
-    cdef int64_t maxpb, pblimit        # flow control: the most bytes under way, now and ever; 0: none; under lock
-    cdef int64_t pbytes, fcsz          # bytes under way; how many of them the answer to the flow control takes off
-    cdef char *fcid                    # the reply subject of the flow control that is unanswered, fc_prefix_n + 4 bytes
-    cdef size_t fcid_n
+    cdef FlowControl flow              # under lock
     # -- timers; deadlines are monotonic ns, 0: none; under lock --
     cdef JsTimer timer                 # armed for the first of the deadlines below
     cdef JsTimer kicker                # armed by kick(), from any thread
@@ -158,39 +157,73 @@ cdef class ConsumerState(ConsumerBase):
     cdef int64_t armed                 # the deadline of `timer`
     cdef int64_t inactive_at           # check whether the consumer is still used
     cdef int64_t heartbeat_at          # send a heartbeat, from a push consumer that is idle
-    cdef int64_t pinned_at             # the pin's time is over
     cdef int64_t pause_at              # the pause is over
     cdef int64_t held_until            # deliver nothing before: rate limit, replay, or a retry
     cdef int64_t resting               # held_until, as rest_after_failure() set it last
-    # -- pull --
-    cdef WaitQueue waiting             # under lock
-    cdef char[PIN_N] pin               # under lock
-    cdef bint pinned                   # a client has the pin
-    cdef int64_t pinned_ts             # ns since 1970
-    # A newly stored message would be delivered at once. Atomic: the consumer writes, the stream reads when it stores.
-    cdef uint8_t hungry
+    # -- pull; under lock --
+    cdef WaitQueue waiting
+    cdef int64_t looked_at             # when process_waiting() ran last, monotonic ns
+    cdef Pin pin
+    cdef bytes expires_text            # max_expires as errors show it; the control loop replaces it under the lock
+    cdef const char *expires_text_p
+    cdef bytes group_name              # the priority group, of which there is one at most; replaced likewise
+    cdef const char *group             # NULL: no priority group
+    cdef size_t group_n
 
     cdef void release_timers(self) noexcept
-    # Messages still to be delivered. The store's lock is held.
-    cdef int64_t num_pending(self) noexcept nogil
-    # Count the messages to be delivered anew. The lock is held, the store's is not.
-    cdef void stream_num_pending(self) noexcept nogil
-    # Set where a new consumer begins. No lock is held. False when out of memory.
-    cdef bint select_starting_seq(self, int policy, uint64_t start_seq, int64_t start_time) noexcept nogil
-    # Are messages delivered again when no acknowledgement comes?
-    cdef bint has_ack_wait(self) noexcept nogil
-    # The ack wait, ns, of a message with `rdc` redeliveries.
-    cdef int64_t wait_of(self, int64_t rdc) noexcept nogil
-    # Have the control loop write the state, if the consumer has files. The lock is held.
-    cdef void mark_dirty(self) noexcept nogil
-    # Have the log store a delivery, the dc-th, or an ack. was_pending: the acked message was pending. The caller has
-    # updated `pending` (updateDelivered, updateAcks). The lock is held.
-    cdef void update_delivered(self, uint64_t dseq, uint64_t sseq, uint64_t dc, int64_t ts, int64_t wall) noexcept nogil
-    cdef void update_acks(self, uint64_t dseq, uint64_t sseq, bint was_pending, int64_t wall) noexcept nogil
-    # Post a ConsumerEvent to the control plane. False when out of memory.
-    cdef bint notify(self, int what, uint64_t sseq, uint64_t dseq, uint64_t deliveries, int64_t ack_time,
-                     const char *text, size_t n) noexcept nogil
-    # Postpone the deletion of an inactive consumer, after activity. The lock is held.
-    cdef void suppress_deletion(self, int64_t now) noexcept nogil
-    # Have the calling poller call run() at the end of its batch.
-    cdef void wake(self, PollState *ps) noexcept nogil
+
+
+# Set where a new consumer begins. No lock is held. False when out of memory.
+cdef bint select_starting_seq(ConsumerState o, int policy, uint64_t start_seq, int64_t start_time) noexcept nogil
+# ConsumerType.stored.
+cdef bint on_stored(ConsumerBase base, uint64_t seq) noexcept nogil
+# Count the messages to be delivered anew. The lock is held, the store's is not.
+cdef void stream_num_pending(ConsumerState o) noexcept nogil
+
+# -- propose an entry to the log; the lock is held --
+
+# OP_DELIVERED, OP_ACKED, OP_WAITS. acked: as for store_consumer_entry().
+cdef ConsumerOutcome update_delivered(ConsumerState o, uint64_t dseq, uint64_t sseq, uint64_t dc, int64_t ts,
+                                      int64_t wall) noexcept nogil
+cdef ConsumerOutcome update_acks(ConsumerState o, int kind, uint64_t dseq, uint64_t sseq, int64_t wall,
+                                 Acked *acked) noexcept nogil
+cdef ConsumerOutcome restart_wait(ConsumerState o, uint64_t sseq, int64_t ts) noexcept nogil
+# OP_RETURNED or OP_FORGOTTEN.
+cdef ConsumerOutcome propose_of(ConsumerState o, int op, uint64_t sseq) noexcept nogil
+# OP_MOVED or OP_RESET, to the position that the consumer has now.
+cdef ConsumerOutcome propose_position(ConsumerState o, int op) noexcept nogil
+
+# -- the rest --
+
+# Have the control loop write the state, if the consumer has files. The lock is held.
+cdef void mark_dirty(ConsumerState o) noexcept nogil
+# Post a ConsumerEvent to the control plane. False when out of memory.
+cdef bint notify(ConsumerState o, int what, uint64_t sseq, uint64_t dseq, uint64_t deliveries, int64_t ack_time,
+                 const char *text, size_t n) noexcept nogil
+# Postpone the deletion of an inactive consumer, after activity. The lock is held.
+cdef void suppress_deletion(ConsumerState o, int64_t now) noexcept nogil
+# Have the calling poller deliver at the end of its batch.
+cdef void wake(ConsumerState o, PollState *ps) noexcept nogil
+# Have the control loop deliver. Any thread; needs no memory.
+cdef void kick(ConsumerState o) noexcept nogil
+# ConsumerType.kick.
+cdef void on_kick(ConsumerBase base) noexcept nogil
+
+
+cdef inline int64_t num_pending(ConsumerState o) noexcept nogil:
+    """Messages still to be delivered. The store's lock is held."""
+    return o.npc if o.npc > 0 else 0
+
+
+cdef inline bint has_ack_wait(ConsumerState o) noexcept nogil:
+    """Are messages delivered again when no acknowledgement comes?"""
+    return o.cfg.ack_wait != 0 or o.cfg.nbackoff != 0
+
+
+cdef inline int64_t wait_of(ConsumerState o, int64_t rdc) noexcept nogil:
+    """The ack wait, ns, of a message with `rdc` redeliveries."""
+    if o.cfg.nbackoff == 0:
+        return o.cfg.ack_wait
+    if rdc < 0:
+        rdc = 0
+    return o.cfg.backoff[min(rdc, <int64_t> o.cfg.nbackoff - 1)]

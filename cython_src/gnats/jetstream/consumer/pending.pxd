@@ -11,10 +11,10 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 cdef enum:
     PENDING = 1      # delivered, not acknowledged
-    QUEUED = 2       # to be delivered again
+    QUEUED = 2       # to be delivered again; a consumer queues only pending messages
 
 
-cdef struct Entry:
+cdef struct DeliveredMsg:
     uint64_t seq         # stream sequence
     uint64_t dseq        # consumer sequence of its first delivery; only of a pending message
     int64_t ts           # when its ack wait began, ns since 1970; only of a pending message
@@ -31,7 +31,7 @@ cdef struct Entry:
 
 # Entries are named by their index; 0 is none.
 cdef struct Pending:
-    Entry *entries       # entries[0] is unused
+    DeliveredMsg *entries    # entries[0] is unused
     uint32_t *buckets
     uint32_t *heap       # by deadline; heap[0] is unused
     uint32_t cap         # room for entries; a power of two, as is the number of buckets
@@ -52,50 +52,42 @@ cdef bint pending_reserve(Pending *p) noexcept nogil
 # Free and empty it; it can be used again.
 cdef void pending_free(Pending *p) noexcept nogil
 # The entry of a sequence, or NULL.
-cdef Entry *pending_find(const Pending *p, uint64_t seq) noexcept nogil
-# Note a delivery: add a pending message, or update one, which keeps its dseq.
-cdef Entry *pending_track(Pending *p, uint64_t seq, uint64_t dseq, int64_t ts, int64_t deadline) noexcept nogil
+cdef DeliveredMsg *pending_find(const Pending *p, uint64_t seq) noexcept nogil
+# Add an entry for a sequence that has none. It stays only if it is used: call a function that tracks, queues or counts.
+cdef DeliveredMsg *pending_add(Pending *p, uint64_t seq) noexcept nogil
+# Note a delivery: make a message pending, or update a pending one, which keeps its dseq.
+cdef void pending_track(Pending *p, DeliveredMsg *e, uint64_t dseq, int64_t ts, int64_t deadline) noexcept nogil
 # Make the message no longer pending. Frees the entry unless it is queued or has an rdc.
-cdef void pending_untrack(Pending *p, Entry *e) noexcept nogil
-cdef void pending_set_deadline(Pending *p, Entry *e, int64_t deadline) noexcept nogil
+cdef void pending_untrack(Pending *p, DeliveredMsg *e) noexcept nogil
+cdef void pending_set_deadline(Pending *p, DeliveredMsg *e, int64_t deadline) noexcept nogil
 # Remove and free the entry, whatever its state.
-cdef void pending_forget(Pending *p, Entry *e) noexcept nogil
+cdef void pending_forget(Pending *p, DeliveredMsg *e) noexcept nogil
 # The redeliveries of a sequence, 0 for an unknown one.
 cdef int64_t pending_rdc(const Pending *p, uint64_t seq) noexcept nogil
-# Set the redeliveries of a sequence; adds an entry for an unknown one.
-cdef void pending_set_rdc(Pending *p, uint64_t seq, int64_t rdc) noexcept nogil
+# Set the redeliveries of a message. Frees the entry when it has no more use.
+cdef void pending_set_rdc(Pending *p, DeliveredMsg *e, int64_t rdc) noexcept nogil
 # Add a sequence to the end of the redelivery queue, unless it is queued.
 cdef void pending_enqueue(Pending *p, uint64_t seq) noexcept nogil
 # Take an entry out of the redelivery queue.
-cdef void pending_dequeue(Pending *p, Entry *e) noexcept nogil
+cdef void pending_dequeue(Pending *p, DeliveredMsg *e) noexcept nogil
 # Take the first sequence out of the redelivery queue; 0 when it is empty.
 cdef uint64_t pending_pop(Pending *p) noexcept nogil
 
 
-cdef inline Entry *pending_first(const Pending *p) noexcept nogil:
+cdef inline DeliveredMsg *pending_first(const Pending *p) noexcept nogil:
     """The pending message with the lowest sequence, or NULL."""
     return &p.entries[p.head] if p.head else NULL
 
 
-cdef inline Entry *pending_last(const Pending *p) noexcept nogil:
+cdef inline DeliveredMsg *pending_last(const Pending *p) noexcept nogil:
     return &p.entries[p.tail] if p.tail else NULL
 
 
-cdef inline Entry *pending_next(const Pending *p, const Entry *e) noexcept nogil:
+cdef inline DeliveredMsg *pending_next(const Pending *p, const DeliveredMsg *e) noexcept nogil:
     """The pending message that follows a pending one, or NULL."""
     return &p.entries[e.next] if e.next else NULL
 
 
-cdef inline Entry *pending_earliest(const Pending *p) noexcept nogil:
+cdef inline DeliveredMsg *pending_earliest(const Pending *p) noexcept nogil:
     """The pending message whose deadline comes first, or NULL."""
     return &p.entries[p.heap[1]] if p.n else NULL
-
-
-cdef inline bint is_queued(const Pending *p, uint64_t seq) noexcept nogil:
-    cdef Entry *e = pending_find(p, seq)
-    return e != NULL and e.flags & QUEUED != 0
-
-
-cdef inline bint is_pending(const Pending *p, uint64_t seq) noexcept nogil:
-    cdef Entry *e = pending_find(p, seq)
-    return e != NULL and e.flags & PENDING != 0

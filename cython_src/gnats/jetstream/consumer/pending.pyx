@@ -25,10 +25,10 @@ cdef bint pending_reserve(Pending *p) noexcept nogil:
     if cap > MAX_CAP:
         return False
     # If memory runs out in between, some of the three have grown and `cap` has not: none is too small.
-    grown = realloc(p.entries, (cap + 1) * sizeof(Entry))
+    grown = realloc(p.entries, (cap + 1) * sizeof(DeliveredMsg))
     if grown == NULL:
         return False
-    p.entries = <Entry *> grown
+    p.entries = <DeliveredMsg *> grown
     grown = realloc(p.heap, (cap + 1) * sizeof(uint32_t))
     if grown == NULL:
         return False
@@ -53,7 +53,7 @@ cdef void pending_free(Pending *p) noexcept nogil:
     memset(p, 0, sizeof(Pending))
 
 
-cdef Entry *pending_find(const Pending *p, uint64_t seq) noexcept nogil:
+cdef DeliveredMsg *pending_find(const Pending *p, uint64_t seq) noexcept nogil:
     cdef uint32_t i
     if p.cap == 0:
         return NULL
@@ -65,20 +65,16 @@ cdef Entry *pending_find(const Pending *p, uint64_t seq) noexcept nogil:
     return NULL
 
 
-cdef Entry *entry_for(Pending *p, uint64_t seq) noexcept nogil:
-    """Find the entry of a sequence; add one when there is none."""
-    cdef Entry *e = pending_find(p, seq)
-    cdef uint32_t i, b
-    if e != NULL:
-        return e
-    i = p.unused
+cdef DeliveredMsg *pending_add(Pending *p, uint64_t seq) noexcept nogil:
+    cdef DeliveredMsg *e
+    cdef uint32_t i = p.unused, b
     if i:
         p.unused = p.entries[i].chain
     else:
         p.used += 1
         i = p.used
     e = &p.entries[i]
-    memset(e, 0, sizeof(Entry))
+    memset(e, 0, sizeof(DeliveredMsg))
     e.seq = seq
     b = bucket_of(p, seq)
     e.chain = p.buckets[b]
@@ -86,7 +82,7 @@ cdef Entry *entry_for(Pending *p, uint64_t seq) noexcept nogil:
     return e
 
 
-cdef void drop_if_unused(Pending *p, Entry *e) noexcept nogil:
+cdef void drop_if_unused(Pending *p, DeliveredMsg *e) noexcept nogil:
     cdef uint32_t i = <uint32_t> (e - p.entries)
     cdef uint32_t *link
     if e.flags or e.rdc:
@@ -134,7 +130,7 @@ cdef void sift_down(Pending *p, uint32_t slot, uint32_t i, uint32_t n) noexcept 
     heap_put(p, slot, i)
 
 
-cdef void pending_set_deadline(Pending *p, Entry *e, int64_t deadline) noexcept nogil:
+cdef void pending_set_deadline(Pending *p, DeliveredMsg *e, int64_t deadline) noexcept nogil:
     cdef int64_t before = e.deadline
     e.deadline = deadline
     if deadline < before:
@@ -145,19 +141,18 @@ cdef void pending_set_deadline(Pending *p, Entry *e, int64_t deadline) noexcept 
 
 # -- pending -----------------------------------------------------------------------------------------------------------
 
-cdef Entry *pending_track(Pending *p, uint64_t seq, uint64_t dseq, int64_t ts, int64_t deadline) noexcept nogil:
-    cdef Entry *e = entry_for(p, seq)
+cdef void pending_track(Pending *p, DeliveredMsg *e, uint64_t dseq, int64_t ts, int64_t deadline) noexcept nogil:
     cdef uint32_t i = <uint32_t> (e - p.entries), after
     e.ts = ts
     if e.flags & PENDING:
         pending_set_deadline(p, e, deadline)
-        return e
+        return
     e.flags |= PENDING
     e.dseq = dseq
     e.deadline = deadline
     # From the tail: a stream is delivered in order, so the new sequence is nearly always the highest.
     after = p.tail
-    while after and p.entries[after].seq > seq:
+    while after and p.entries[after].seq > e.seq:
         after = p.entries[after].prev
     e.prev = after
     if after:
@@ -172,10 +167,9 @@ cdef Entry *pending_track(Pending *p, uint64_t seq, uint64_t dseq, int64_t ts, i
         p.tail = i
     p.n += 1
     sift_up(p, p.n, i)
-    return e
 
 
-cdef void take_out(Pending *p, Entry *e) noexcept nogil:
+cdef void take_out(Pending *p, DeliveredMsg *e) noexcept nogil:
     cdef uint32_t last, slot = e.slot
     if e.prev:
         p.entries[e.prev].next = e.next
@@ -196,13 +190,13 @@ cdef void take_out(Pending *p, Entry *e) noexcept nogil:
     e.flags &= ~PENDING
 
 
-cdef void pending_untrack(Pending *p, Entry *e) noexcept nogil:
+cdef void pending_untrack(Pending *p, DeliveredMsg *e) noexcept nogil:
     if e.flags & PENDING:
         take_out(p, e)
         drop_if_unused(p, e)
 
 
-cdef void pending_forget(Pending *p, Entry *e) noexcept nogil:
+cdef void pending_forget(Pending *p, DeliveredMsg *e) noexcept nogil:
     if e.flags & PENDING:
         take_out(p, e)
     if e.flags & QUEUED:
@@ -214,16 +208,11 @@ cdef void pending_forget(Pending *p, Entry *e) noexcept nogil:
 
 
 cdef int64_t pending_rdc(const Pending *p, uint64_t seq) noexcept nogil:
-    cdef Entry *e = pending_find(p, seq)
+    cdef DeliveredMsg *e = pending_find(p, seq)
     return e.rdc if e != NULL else 0
 
 
-cdef void pending_set_rdc(Pending *p, uint64_t seq, int64_t rdc) noexcept nogil:
-    cdef Entry *e = pending_find(p, seq)
-    if e == NULL:
-        if rdc == 0:
-            return
-        e = entry_for(p, seq)
+cdef void pending_set_rdc(Pending *p, DeliveredMsg *e, int64_t rdc) noexcept nogil:
     if (e.rdc != 0) != (rdc != 0):
         p.nredelivered += 1 if rdc != 0 else <uint32_t> -1
     e.rdc = rdc
@@ -233,10 +222,13 @@ cdef void pending_set_rdc(Pending *p, uint64_t seq, int64_t rdc) noexcept nogil:
 # -- the redelivery queue ----------------------------------------------------------------------------------------------
 
 cdef void pending_enqueue(Pending *p, uint64_t seq) noexcept nogil:
-    cdef Entry *e = entry_for(p, seq)
-    cdef uint32_t i = <uint32_t> (e - p.entries)
+    cdef DeliveredMsg *e = pending_find(p, seq)
+    cdef uint32_t i
+    if e == NULL:
+        e = pending_add(p, seq)
     if e.flags & QUEUED:
         return
+    i = <uint32_t> (e - p.entries)
     e.flags |= QUEUED
     e.following = 0
     e.before = p.queue_tail
@@ -248,7 +240,7 @@ cdef void pending_enqueue(Pending *p, uint64_t seq) noexcept nogil:
     p.nqueued += 1
 
 
-cdef void unlink(Pending *p, Entry *e) noexcept nogil:
+cdef void unlink(Pending *p, DeliveredMsg *e) noexcept nogil:
     if e.before:
         p.entries[e.before].following = e.following
     else:
@@ -261,14 +253,14 @@ cdef void unlink(Pending *p, Entry *e) noexcept nogil:
     p.nqueued -= 1
 
 
-cdef void pending_dequeue(Pending *p, Entry *e) noexcept nogil:
+cdef void pending_dequeue(Pending *p, DeliveredMsg *e) noexcept nogil:
     if e.flags & QUEUED:
         unlink(p, e)
         drop_if_unused(p, e)
 
 
 cdef uint64_t pending_pop(Pending *p) noexcept nogil:
-    cdef Entry *e
+    cdef DeliveredMsg *e
     cdef uint64_t seq
     if p.queue_head == 0:
         return 0
@@ -288,28 +280,33 @@ cdef class PendingTable:
     def __dealloc__(self):
         pending_free(&self.p)
 
-    def track(self, uint64_t seq, uint64_t dseq, int64_t ts, int64_t deadline) -> None:
-        """A delivery."""
+    cdef DeliveredMsg *find_or_add(self, uint64_t seq) except NULL:
+        cdef DeliveredMsg *e
         if not pending_reserve(&self.p):
             raise MemoryError
-        pending_track(&self.p, seq, dseq, ts, deadline)
+        e = pending_find(&self.p, seq)
+        return e if e != NULL else pending_add(&self.p, seq)
+
+    def track(self, uint64_t seq, uint64_t dseq, int64_t ts, int64_t deadline) -> None:
+        """A delivery."""
+        pending_track(&self.p, self.find_or_add(seq), dseq, ts, deadline)
 
     def untrack(self, uint64_t seq) -> None:
         """No longer pending, if it was."""
-        cdef Entry *e = pending_find(&self.p, seq)
+        cdef DeliveredMsg *e = pending_find(&self.p, seq)
         if e != NULL:
             pending_untrack(&self.p, e)
 
     def set_deadline(self, uint64_t seq, int64_t deadline) -> None:
         """Of a pending one."""
-        cdef Entry *e = pending_find(&self.p, seq)
+        cdef DeliveredMsg *e = pending_find(&self.p, seq)
         if e == NULL or not e.flags & PENDING:
             raise KeyError(seq)
         pending_set_deadline(&self.p, e, deadline)
 
     def forget(self, uint64_t seq) -> None:
         """Everything about it."""
-        cdef Entry *e = pending_find(&self.p, seq)
+        cdef DeliveredMsg *e = pending_find(&self.p, seq)
         if e != NULL:
             pending_forget(&self.p, e)
 
@@ -319,9 +316,7 @@ cdef class PendingTable:
 
     def set_rdc(self, uint64_t seq, int64_t rdc) -> None:
         """Set the redeliveries."""
-        if not pending_reserve(&self.p):
-            raise MemoryError
-        pending_set_rdc(&self.p, seq, rdc)
+        pending_set_rdc(&self.p, self.find_or_add(seq), rdc)
 
     def enqueue(self, uint64_t seq) -> None:
         """To the end of the redelivery queue."""
@@ -331,7 +326,7 @@ cdef class PendingTable:
 
     def dequeue(self, uint64_t seq) -> None:
         """Out of the redelivery queue, if it is in it."""
-        cdef Entry *e = pending_find(&self.p, seq)
+        cdef DeliveredMsg *e = pending_find(&self.p, seq)
         if e != NULL:
             pending_dequeue(&self.p, e)
 
@@ -341,14 +336,14 @@ cdef class PendingTable:
 
     def earliest(self) -> int | None:
         """The first deadline."""
-        cdef Entry *e = pending_earliest(&self.p)
+        cdef DeliveredMsg *e = pending_earliest(&self.p)
         return e.deadline if e != NULL else None
 
     def state(self) -> tuple[list, list, int]:
         """[(seq, dseq, ts, deadline)] in order, the redelivery queue, and how many have an rdc."""
         cdef list pending = []
         cdef list queue = []
-        cdef Entry *e = pending_first(&self.p)
+        cdef DeliveredMsg *e = pending_first(&self.p)
         cdef uint32_t i = self.p.queue_head
         while e != NULL:
             pending.append((e.seq, e.dseq, e.ts, e.deadline))

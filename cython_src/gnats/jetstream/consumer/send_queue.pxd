@@ -30,6 +30,8 @@ cdef struct OutQ:
 
 # Add an entry with room for its texts; sets its lengths only. NULL when out of memory.
 cdef Outgoing *outq_add(OutQ *q, size_t dest_n, size_t reply_n, size_t hdr_n) noexcept nogil
+# Take the entry out that was added last.
+cdef void outq_drop(OutQ *q, const Outgoing *o) noexcept nogil
 # Add a status message: "NATS/1.0 <text>" CR LF, then `fields`, whole lines or empty. False when out of memory.
 cdef bint outq_status(OutQ *q, const char *dest, size_t dest_n, const char *reply, size_t reply_n, const char *text,
                       const char *fields) noexcept nogil

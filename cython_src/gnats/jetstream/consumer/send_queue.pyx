@@ -35,6 +35,10 @@ cdef Outgoing *outq_add(OutQ *q, size_t dest_n, size_t reply_n, size_t hdr_n) no
     return o
 
 
+cdef void outq_drop(OutQ *q, const Outgoing *o) noexcept nogil:
+    q.n -= o.size
+
+
 cdef bint outq_status(
     OutQ *q, const char *dest, size_t dest_n, const char *reply, size_t reply_n, const char *text, const char *fields
 ) noexcept nogil:

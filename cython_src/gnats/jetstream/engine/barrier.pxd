@@ -3,7 +3,11 @@
 A message is stored in memory first. Its stream is *flushed* (written) once at the end of the poller's batch. With
 `sync_interval: always` it is then *synced* by a thread of the engine: one fdatasync covers everything that was written
 before it began. A stream's Barrier says up to which sequence each is done, and which of them answers and consumers
-wait for. A log that waits for other servers adds a third step: *committed*.
+wait for.
+
+A message must also be *committed*: a quorum of the servers that replicate the stream has it. A Barrier need not say so,
+because a stream's log applies an entry (store_entries) only when it is committed. So all that a store has is committed,
+and an answer, which applying makes, cannot be too early. The log of a single server commits what it is given.
 
 The poller that stored a message holds its answer and its consumers in its Local: answers in two outboxes, consumers in
 two lists. At the end of the batch, those that wait for the flush alone leave. The others go to the sync thread in a
@@ -15,8 +19,9 @@ Barrier is under its stream's lock, except where a field says otherwise. The res
 from libc.stddef cimport size_t
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 
-from gnats.core.messages.msgtrace cimport MsgTrace
+from gnats.core.accounts.account cimport Account
 from gnats.core.net.pollstate cimport PollState
+from gnats.core.routing.route cimport RouteOutcome
 from gnats.core.runtime.state cimport MAX_POLLERS
 from gnats.includes.atomics cimport load32
 from gnats.includes.pthread cimport pthread_cond_t, pthread_mutex_t, pthread_t
@@ -80,7 +85,6 @@ cdef struct Local:
     Outbox synced        # messages to send after the sync
     PtrList held         # consumers (ConsumerBase) to run after the sync
     WorkList work        # long work that clients have asked for
-    MsgTrace *mt         # trace of the message that a stream is handling; NULL: not traced
     int64_t wall_at      # ps.now when `wall` was read
     int64_t wall         # ns since 1970
     SyncBatch *done      # back from the sync thread, oldest first; under commit.lock
@@ -89,7 +93,7 @@ cdef struct Local:
 
 cdef class StreamBase:
     """The part of a stream that pollers use."""
-    cdef void *account             # borrowed core.accounts.account.Account
+    cdef Account account           # set once, with the GIL
     cdef Barrier barrier
     cdef int failed                # 0, or the -errno with which the store has failed; atomic, read by stream_failed()
     cdef uint64_t refs             # how often Locals' `dirty` lists and SyncBatches name it; atomic
@@ -135,9 +139,9 @@ cdef bint mark_dirty(Local *local, StreamBase stream) noexcept nogil
 cdef bint publish_later(Local *local, StreamBase stream, const char *subject, size_t sn, const char *hdr, size_t hn,
                         const char *msg, size_t n, bint anyway) noexcept nogil
 # Publish in the stream's account at once. No lock may be held.
-cdef bint publish_now(PollState *ps, StreamBase stream, const char *subject, size_t sn, const char *shown,
-                      size_t shown_n, const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg,
-                      size_t n) noexcept nogil
+cdef RouteOutcome publish_now(PollState *ps, StreamBase stream, const char *subject, size_t sn, const char *shown,
+                              size_t shown_n, const char *reply, size_t rn, const char *hdr, size_t hn,
+                              const char *msg, size_t n) noexcept nogil
 # Call o.run at the end of the batch, once however often this is asked for. False when out of memory.
 cdef bint run_later(Local *local, ConsumerBase o) noexcept nogil
 # The same, but not before consumers may see what the stream has stored in this batch.

@@ -4,10 +4,10 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.net.pollstate cimport PollState, poller_bit
 from gnats.core.publishing cimport send_internal_msg
+from gnats.core.routing.route cimport RouteOutcome
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport (
@@ -359,13 +359,13 @@ cdef bint publish_later(
     return True
 
 
-cdef bint publish_now(
+cdef RouteOutcome publish_now(
     PollState *ps, StreamBase stream, const char *subject, size_t sn, const char *shown, size_t shown_n,
     const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg, size_t n
 ) noexcept nogil:
     ps.epoch += 1   # a core message, or another poller's delivery, may have been queued before this one was found
     return send_internal_msg(
-        <Subscriber> ps.js, <Account> stream.account, subject, sn, shown, shown_n, reply, rn, hdr, hn, msg, n)
+        <Subscriber> ps.js, stream.account, subject, sn, shown, shown_n, reply, rn, hdr, hn, msg, n)
 
 
 cdef bint run_later(Local *local, ConsumerBase o) noexcept nogil:

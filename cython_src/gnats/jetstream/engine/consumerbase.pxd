@@ -1,6 +1,6 @@
 """The part of a consumer that its stream and the pollers use; jetstream.consumer implements it.
 
-So the stream need not import gnats.jetstream.consumer.consumer. A stream's consumers are in its ConsumerList
+So the stream need not import gnats.jetstream.consumer. A stream's consumers are in its ConsumerList
 (gnats.jetstream.state.consumerlist), and stay alive until no thread can be walking it.
 """
 from libc.stdint cimport uint32_t, uint64_t
@@ -10,7 +10,31 @@ from gnats.core.subjects.sublist cimport Subscription
 from gnats.store.index.filter cimport Filter
 
 
+cdef class ConsumerBase
+
+
+# The functions of a consumer that its stream and the pollers call.
+cdef struct ConsumerType:
+    # Count a newly stored message that passes the filter. The store's lock is held. True: call run() at the end of the
+    # batch.
+    bint (*stored)(ConsumerBase o, uint64_t seq) noexcept nogil
+    # Deliver. No lock is held; the thread is online.
+    void (*run)(ConsumerBase o, PollState *ps) noexcept nogil
+    # Have the control loop call run(). Any thread, with any lock held above the timers'. Needs no memory.
+    void (*kick)(ConsumerBase o) noexcept nogil
+    # Note that a message was removed, other than by a purge (decStreamPending). No lock is held.
+    void (*removed)(ConsumerBase o, uint64_t seq, const char *subject, uint32_t n) noexcept nogil
+    # Note that `subject` (n == 0: everything) was purged. The stream now has the sequences `first` to `last`;
+    # subject_first is the first message left of the subject, 0 for none. Called with n == 0 also when the stream has
+    # removed many messages otherwise. No lock is held.
+    void (*purged)(ConsumerBase o, uint64_t first, uint64_t last, const char *subject, uint32_t n,
+                   uint64_t subject_first) noexcept nogil
+    # Does the consumer still need the message? For interest and work queue streams. No lock is held.
+    bint (*need_ack)(ConsumerBase o, uint64_t seq, const char *subject, uint32_t n) noexcept nogil
+
+
 cdef class ConsumerBase:
+    cdef const ConsumerType *type
     cdef uint64_t marked      # a bit for each poller that calls run() at the end of its batch; atomic
     cdef uint64_t held        # a bit for each poller that calls run() after a sync; atomic
     cdef uint64_t refs        # how often pollers' lists and SyncBatches name it; atomic
@@ -19,19 +43,28 @@ cdef class ConsumerBase:
     cdef Filter *filter
     cdef Subscription *listed  # its subscriptions in the list's index, linked by `next`; of the list alone
 
-    # Count a newly stored message that passes the filter. The store's lock is held. True: call run() at the end of the
-    # batch.
-    cdef bint stored(self, uint64_t seq) noexcept nogil
-    # Deliver. No lock is held; the thread is online.
-    cdef void run(self, PollState *ps) noexcept nogil
-    # Have the control loop call run(). Any thread, with any lock held above the timers'. Needs no memory.
-    cdef void kick(self) noexcept nogil
-    # Note that a message was removed, other than by a purge (decStreamPending). No lock is held.
-    cdef void removed(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil
-    # Note that `subject` (n == 0: everything) was purged. The stream now has the sequences `first` to `last`;
-    # subject_first is the first message left of the subject, 0 for none. Called with n == 0 also when the stream has
-    # removed many messages otherwise. No lock is held.
-    cdef void purged(self, uint64_t first, uint64_t last, const char *subject, uint32_t n,
-                     uint64_t subject_first) noexcept nogil
-    # Does the consumer still need the message? For interest and work queue streams. No lock is held.
-    cdef bint need_ack(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil
+
+cdef inline bint consumer_stored(ConsumerBase o, uint64_t seq) noexcept nogil:
+    return o.type.stored(o, seq)
+
+
+cdef inline void consumer_run(ConsumerBase o, PollState *ps) noexcept nogil:
+    o.type.run(o, ps)
+
+
+cdef inline void consumer_kick(ConsumerBase o) noexcept nogil:
+    o.type.kick(o)
+
+
+cdef inline void consumer_removed(ConsumerBase o, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
+    o.type.removed(o, seq, subject, n)
+
+
+cdef inline void consumer_purged(
+    ConsumerBase o, uint64_t first, uint64_t last, const char *subject, uint32_t n, uint64_t subject_first
+) noexcept nogil:
+    o.type.purged(o, first, last, subject, n, subject_first)
+
+
+cdef inline bint consumer_need_ack(ConsumerBase o, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
+    return o.type.need_ack(o, seq, subject, n)

@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.inbox cimport Source
-from gnats.core.runtime.state cimport MAX_POLLERS
+from gnats.core.runtime.state cimport MAX_POLLERS, ServerState
 from gnats.core.runtime.timers cimport Timer, TimerHeap
 from gnats.includes.pthread cimport pthread_mutex_t
 from gnats.jetstream.engine.barrier cimport GroupCommit, Local
@@ -33,7 +33,7 @@ cdef class Engine:
     cdef Local *locals[MAX_POLLERS]    # by poller index; set before the first stream is made
     cdef PollState *control        # the control loop's poller
     cdef readonly list pollers     # all, the control loop's first
-    cdef readonly object state     # ServerState
+    cdef readonly ServerState state
     # clients: by poller, the subscriber that publishes for JetStream. graveyard: closed objects that a thread may still
     # use, each with the number of its qs_advance().
     cdef list clients, graveyard

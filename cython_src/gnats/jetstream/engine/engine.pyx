@@ -50,7 +50,7 @@ from gnats.jetstream.engine.barrier cimport (
     pass_flushed,
     pass_synced,
 )
-from gnats.jetstream.engine.consumerbase cimport ConsumerBase
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase, consumer_run
 from gnats.jetstream.engine.longwork cimport Work, work_add, work_drop, work_run
 
 cdef enum:
@@ -289,7 +289,7 @@ cdef void run_list(Local *local, PtrList *waiting, bint marked) noexcept nogil:
     for i in range(taken.n):
         if marked:
             and64(&(<ConsumerBase> taken.p[i]).marked, ~poller_bit(local.ps))
-        (<ConsumerBase> taken.p[i]).run(local.ps)
+        consumer_run(<ConsumerBase> taken.p[i], local.ps)
         add64_seq(&(<ConsumerBase> taken.p[i]).refs, <uint64_t> -1)
     if waiting.p == NULL:
         taken.n = 0

@@ -1,9 +1,8 @@
 """Say that there was no memory for a message."""
-from gnats.core.client cimport Client
-from gnats.core.net.connection cimport WRITE_ERROR
+from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.net.pollstate cimport PollState
 
 
 cdef inline void report_shortage(PollState *ps) noexcept nogil:
     """Log that a message is lost, or not answered, for want of memory. The thread of `ps`."""
-    (<Client> ps.js).out_of_memory(WRITE_ERROR)
+    (<Connection> ps.js).out_of_memory(WRITE_ERROR)

@@ -1,17 +1,15 @@
 """Check whether a message may be stored; see checks.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from gnats.core.runtime.slice cimport Slice
-from gnats.includes.atomics cimport unlikely
-from gnats.includes.text cimport is_text
+from gnats.includes.atomics cimport likely, unlikely
 from gnats.jetstream.engine.usage cimport usage_exceeds
 from gnats.jetstream.publish.counter cimport COUNTER_BROKEN, COUNTER_OK, CounterError, add_increment, check_increment
 from gnats.jetstream.publish.inbound cimport MAX_HEADER, Inbound, stored_size
-from gnats.jetstream.publish.inflight cimport InFlight, has_id_in_flight, in_flight_of, number_in_flight
+from gnats.jetstream.publish.inflight cimport InFlight, has_id_in_flight, in_flight_of, log_in_flight, number_in_flight
 from gnats.jetstream.publish.puback cimport (
-    ERR_ACCOUNT_RESOURCES,
     ERR_COUNTER_BROKEN,
     ERR_EXPECTED_PER_SUBJECT_INVALID,
     ERR_HEADER_EXCEEDS_MAXIMUM,
@@ -42,7 +40,6 @@ from gnats.jetstream.publish.refusal cimport (
 from gnats.jetstream.publish.schedulechecks cimport check_schedule
 from gnats.jetstream.state.dedupe cimport dedupe_find
 from gnats.jetstream.state.entry cimport (
-    ALONE,
     MSG_DUPLICATE,
     MSG_REFUSED,
     MSG_STORED,
@@ -50,12 +47,10 @@ from gnats.jetstream.state.entry cimport (
     NO_ROLLUP,
     ROLLUP_ALL,
     ROLLUP_SUBJECT,
-    Entry,
     Outcome,
     Rollup,
 )
 from gnats.jetstream.state.headers cimport (
-    H_BATCH_ID,
     H_EXPECTED_LAST_MSG_ID,
     H_EXPECTED_LAST_SEQ,
     H_EXPECTED_LAST_SUBJ_SEQ,
@@ -64,12 +59,9 @@ from gnats.jetstream.state.headers cimport (
     H_INCR,
     H_MSG_ID,
     H_ROLLUP,
-    H_SCHEDULE_NEXT,
-    H_SCHEDULER,
     H_STREAM_SOURCE,
     H_TTL,
     MsgHeaders,
-    has_header,
     header_set,
     rollup_of,
 )
@@ -131,16 +123,18 @@ cdef bint check_stream_name(StreamCore s, const MsgHeaders *h, Refusal *r) noexc
     return True
 
 
-cdef bint check_ttl(StreamCore s, const Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
-    """With f NULL, a Nats-TTL that cannot be parsed may pass: store_entry() refuses it."""
-    cdef int64_t ttl = 0
-    if m.sourced or not header_set(&m.h, H_TTL):
+cdef bint check_ttl(StreamCore s, Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
+    """Parse Nats-TTL. With f NULL, one that cannot be parsed may pass: make_entry() refuses it."""
+    if not header_set(&m.h, H_TTL):
         return True
-    if not parse_message_ttl(m.h.values[H_TTL].p, m.h.values[H_TTL].n, &ttl):
-        if f == NULL and (ttl == 0 or s.cfg.allow_ttl):
+    m.ttl_invalid = not parse_message_ttl(m.h.values[H_TTL].p, m.h.values[H_TTL].n, &m.ttl)
+    if m.sourced:
+        return True
+    if m.ttl_invalid:
+        if f == NULL and (m.ttl == 0 or s.cfg.allow_ttl):
             return True
         return refuse(r, ERR_TTL_INVALID if s.cfg.allow_ttl else ERR_TTL_DISABLED)
-    return ttl == 0 or s.cfg.allow_ttl or refuse(r, ERR_TTL_DISABLED)
+    return m.ttl == 0 or s.cfg.allow_ttl or refuse(r, ERR_TTL_DISABLED)
 
 
 cdef bint check_source(const Inbound *m, Refusal *r) noexcept nogil:
@@ -305,56 +299,20 @@ cdef Outcome check_ahead(StreamCore s, Inbound *m, const InFlight *f, Refusal *r
     return MSG_STORED
 
 
-cdef Outcome check_message(StreamCore s, Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
-    return check_at_once(s, m, r) if f == NULL else check_ahead(s, m, f, r)
-
-
 cdef Outcome check_admission(StreamCore s, const Inbound *m, Refusal *r) noexcept nogil:
     if not is_open(s):
         return MSG_UNHEARD
     if not check_sealed(s, r) or not check_server_usage(s, r):
         return MSG_REFUSED
-    if s.account_usage is not None and usage_exceeds(
-            s.account_usage, s.cfg.memory, <int64_t> record_size(m.subject.n, m.hdr_n, m.n)):
-        refuse(r, ERR_ACCOUNT_RESOURCES)
+    if not check_account_usage(s, record_size(m.subject.n, m.hdr_n, m.n), r):
         return MSG_REFUSED
     return MSG_STORED if check_max_msg_size(s, m, r) else MSG_REFUSED
 
 
-# -- entries -----------------------------------------------------------------------------------------------------------
-
-cdef void make_entry(const Inbound *m, Entry *e) noexcept nogil:
-    cdef const MsgHeaders *h = &m.h
-    e.next = NULL
-    e.subject = m.subject
-    e.published = m.published
-    e.reply = m.reply
-    e.hdr = m.hdr
-    e.hdr_n = m.hdr_n
-    e.msg = m.msg
-    e.n = m.n
-    e.seq = m.seq
-    e.ts = m.ts
-    e.msg_id.n = e.expected_id.n = e.ttl.n = e.ended.n = 0
-    e.value = m.value
-    e.batch.n = 0
-    e.batch_n = 0
-    e.fast = NULL
-    e.rollup = NO_ROLLUP
-    e.part = ALONE
-    e.names_batch = False
-    if h.found:
-        entry_headers(h, e)
-
-
-cdef void entry_headers(const MsgHeaders *h, Entry *e) noexcept nogil:
-    if header_set(h, H_MSG_ID):
-        e.msg_id = h.values[H_MSG_ID]
-    if header_set(h, H_TTL):
-        e.ttl = h.values[H_TTL]
-    if header_set(h, H_ROLLUP):
-        e.rollup = rollup_of(&h.values[H_ROLLUP])
-    if header_set(h, H_SCHEDULER) and has_header(h, H_SCHEDULE_NEXT) and is_text(
-            h.values[H_SCHEDULE_NEXT].p, h.values[H_SCHEDULE_NEXT].n, b"purge"):
-        e.ended = h.values[H_SCHEDULER]
-    e.names_batch = header_set(h, H_BATCH_ID)
+cdef Outcome check_message(StreamCore s, Inbound *m, Refusal *r) noexcept nogil:
+    cdef const InFlight *f = log_in_flight(s)
+    cdef Outcome outcome
+    if likely(f == NULL):
+        return check_at_once(s, m, r)
+    outcome = check_admission(s, m, r)
+    return check_ahead(s, m, f, r) if outcome == MSG_STORED else outcome

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from gnats.core.messages.msgtrace cimport MsgTrace
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.transform cimport transform_apply, transform_matches
 from gnats.jetstream.engine.barrier cimport Local
@@ -20,7 +21,6 @@ cdef enum:
 # A message that is being handled. `hdr` is `owned` when that is set, else memory of the caller's.
 cdef struct Inbound:
     Slice subject
-    Slice published      # the subject before the stream's transform
     Slice reply          # n is 0 without one
     char *hdr
     size_t hdr_n
@@ -33,6 +33,9 @@ cdef struct Inbound:
     Slice value          # the number in `counted`, in decimal
     uint64_t seq         # a mirror's message: the sequence that it must get; else 0
     int64_t ts           # a mirror's message: its time, ns since 1970; else 0
+    int64_t ttl          # seconds, 0: none; the checks set it
+    uint8_t ttl_invalid  # Nats-TTL cannot be parsed; the checks set it
+    MsgTrace *trace      # NULL: not traced
     uint8_t sourced      # made by the server or by another stream: publishers' header rules do not apply
     MsgHeaders h         # the parsed header
 
@@ -46,6 +49,9 @@ cdef inline void inbound_init(Inbound *m) noexcept nogil:
     m.value.n = 0
     m.seq = 0
     m.ts = 0
+    m.ttl = 0
+    m.ttl_invalid = False
+    m.trace = NULL
     m.sourced = False
     m.h.found = 0
 
@@ -70,7 +76,6 @@ cdef inline bint transform_subject(StreamCore s, Local *local, Inbound *m) noexc
     """Apply the stream's transform to the subject. False when out of memory."""
     cdef char[SUBJECT_ROOM] few
     cdef size_t n
-    m.published = m.subject
     if s.itr == NULL or not transform_matches(s.itr, m.subject.p, m.subject.n):
         return True
     n = transform_apply(s.itr, m.subject.p, m.subject.n, &local.ps.rng, True, few, SUBJECT_ROOM)

@@ -1,32 +1,34 @@
 """Messages in flight: checked, to be stored before the one that is being checked, but not stored yet.
 
-They are the messages before it in its atomic batch. A message is checked as if they were stored: their sequences,
-subjects, ids and bytes count. Where a message is stored right after its check, none is in flight. A log that proposes
-messages to other servers before they are stored will have those in flight as well; only this module will know.
+They are the messages that the stream's log has and has not stored yet, and the messages before it in its atomic batch.
+A message is checked as if they were stored: their sequences, subjects, ids and bytes count. A log that stores at once
+has none in flight.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.core.runtime.slice cimport Slice
 from gnats.jetstream.publish.inbound cimport Inbound
-from gnats.jetstream.state.entry cimport Entry
+from gnats.jetstream.state.entry cimport StreamEntry
+from gnats.jetstream.state.streamcore cimport StreamCore
 
 
 # A message of an atomic batch. The struct, the header and the subject are one piece of memory.
 cdef struct Staged:
     Staged *next
     Inbound m
-    Entry entry
+    StreamEntry entry
     uint32_t subject_hash
     uint32_t id_hash             # of its message id; 0: no id
 
 
-# The messages from `first` up to, but without, `until`, which is the one being checked; both NULL: none.
+# The messages of `earlier`, and then those from `first` up to, but without, `until`; both NULL: none.
 cdef struct InFlight:
+    const InFlight *earlier      # NULL: none
     const Staged *first
     const Staged *until
-    uint64_t n                   # messages
-    uint64_t bytes               # that they will use in the store
+    uint64_t n                   # messages, those of `earlier` included
+    uint64_t bytes               # that they will use in the store; the same
 
 
 # Set the hashes of a staged message, after its subject was transformed.
@@ -37,5 +39,22 @@ cdef uint64_t in_flight_of(const InFlight *f, const char *subject, size_t n, con
 cdef bint has_id_in_flight(const InFlight *f, const Slice *id) noexcept nogil
 
 
+cdef inline const InFlight *log_in_flight(StreamCore s) noexcept nogil:
+    """The messages that the stream's log has and has not stored yet; NULL: it stores at once."""
+    return <const InFlight *> s.in_flight
+
+
+cdef inline void flight_begin(InFlight *f, const InFlight *earlier) noexcept nogil:
+    """Set f to the messages of `earlier`, which may be NULL."""
+    f.earlier = earlier
+    f.first = f.until = NULL
+    f.n = earlier.n if earlier != NULL else 0
+    f.bytes = earlier.bytes if earlier != NULL else 0
+
+
 cdef inline uint64_t number_in_flight(const InFlight *f) noexcept nogil:
     return f.n if f != NULL else 0
+
+
+cdef inline uint64_t bytes_in_flight(const InFlight *f) noexcept nogil:
+    return f.bytes if f != NULL else 0

@@ -5,6 +5,7 @@ from libc.string cimport memcmp
 
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.subject cimport hash_bytes
+from gnats.includes.atomics cimport unlikely
 from gnats.jetstream.publish.inbound cimport Inbound
 from gnats.jetstream.state.headers cimport H_MSG_ID, header_set
 
@@ -26,8 +27,12 @@ cdef uint64_t in_flight_of(const InFlight *f, const char *subject, size_t n, con
     cdef uint32_t hash
     if last != NULL:
         last[0] = NULL
-    if f == NULL or f.first == f.until:
+    if f == NULL:
         return 0
+    if unlikely(f.earlier != NULL):
+        found = in_flight_of(f.earlier, subject, n, last)
+    if f.first == f.until:
+        return found
     hash = hash_bytes(subject, n)
     at = f.first
     while at != f.until:
@@ -42,7 +47,11 @@ cdef uint64_t in_flight_of(const InFlight *f, const char *subject, size_t n, con
 cdef bint has_id_in_flight(const InFlight *f, const Slice *id) noexcept nogil:
     cdef const Staged *at
     cdef uint32_t hash
-    if f == NULL or f.first == f.until:
+    if f == NULL:
+        return False
+    if unlikely(f.earlier != NULL) and has_id_in_flight(f.earlier, id):
+        return True
+    if f.first == f.until:
         return False
     hash = hash_of_id(id)
     at = f.first

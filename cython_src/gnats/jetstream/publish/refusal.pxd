@@ -6,6 +6,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport strlen
 
+from gnats.core.messages.msgtrace cimport MsgTrace
 from gnats.core.runtime.slice cimport Slice
 from gnats.jetstream.engine.barrier cimport Local
 from gnats.jetstream.publish.puback cimport ERR_STORE_FAILED, ERR_WRONG_LAST_SEQUENCE
@@ -20,6 +21,7 @@ cdef enum RefusalText:
     TEXT_LAST_OF_SUBJECT = 2    # the same; it is the last sequence of a subject
     TEXT_ROLLUP = 3             # made from Refusal.text, the value of a Nats-Rollup header
     NO_MEMORY = 4               # none: err_code is 0, and the log says why
+    STORE_BROKEN = 5            # none: err_code is 0; Refusal.last is the errno with which the store has failed
 
 
 cdef struct Refusal:
@@ -99,7 +101,15 @@ cdef inline bint refuse_without_memory(Refusal *r) noexcept nogil:
     return False
 
 
-# Reply to the publisher, and note the error in the trace of the message that the poller handles. flow_seq: the
-# message's sequence in its fast batch, for TOLD_IN_FLOW.
-cdef void tell_refused(StreamCore s, Local *local, const Slice *reply, const Refusal *r, ToldAs told_as,
-                       uint64_t flow_seq) noexcept nogil
+cdef inline bint refuse_broken(Refusal *r, int error) noexcept nogil:
+    """Send no reply: a write has failed with the errno `error`, and whether the message is stored is not known."""
+    r.err_code = 0
+    r.form = STORE_BROKEN
+    r.last = <uint64_t> error
+    return False
+
+
+# Reply to the publisher, and note the error in the message's trace (NULL: not traced). flow_seq: the message's sequence
+# in its fast batch, for TOLD_IN_FLOW.
+cdef void tell_refused(StreamCore s, Local *local, MsgTrace *trace, const Slice *reply, const Refusal *r,
+                       ToldAs told_as, uint64_t flow_seq) noexcept nogil

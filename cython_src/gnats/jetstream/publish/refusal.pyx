@@ -1,9 +1,9 @@
 """Error replies to publishers; see refusal.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from gnats.core.messages.msgtrace cimport TRACE_LAST_SUBJECT_SEQUENCE, trace_jetstream_error
+from gnats.core.messages.msgtrace cimport TRACE_LAST_SUBJECT_SEQUENCE, MsgTrace, trace_jetstream_error
 from gnats.core.runtime.quoting cimport quote
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.atomics cimport unlikely
@@ -19,10 +19,11 @@ cdef enum:
 
 
 cdef void tell(
-    StreamCore s, Local *local, const Slice *reply, int err_code, const Slice *text, ToldAs told_as, uint64_t flow_seq
+    StreamCore s, Local *local, MsgTrace *trace, const Slice *reply, int err_code, const Slice *text, ToldAs told_as,
+    uint64_t flow_seq
 ) noexcept nogil:
-    if unlikely(local.mt != NULL):
-        trace_jetstream_error(local.mt, err_code, text.p, text.n)
+    if unlikely(trace != NULL):
+        trace_jetstream_error(trace, err_code, text.p, text.n)
     if told_as == TOLD:
         respond_error(s, local, reply, err_code, text.p, text.n)
     else:
@@ -30,7 +31,7 @@ cdef void tell(
 
 
 cdef void tell_rollup(
-    StreamCore s, Local *local, const Slice *reply, const Refusal *r, ToldAs told_as, uint64_t flow_seq
+    StreamCore s, Local *local, MsgTrace *trace, const Slice *reply, const Refusal *r, ToldAs told_as, uint64_t flow_seq
 ) noexcept nogil:
     """Reply that a rollup's value is invalid, with the value in lower case and quoted."""
     cdef const Slice *v = &r.text
@@ -45,25 +46,27 @@ cdef void tell_rollup(
     for i in range(v.n):
         low[i] = v.p[i] + 32 if c'A' <= v.p[i] <= c'Z' else v.p[i]
     text.n = quote(put_text(text.p, b"rollup value invalid: "), low, v.n) - text.p
-    tell(s, local, reply, r.err_code, &text, told_as, flow_seq)
+    tell(s, local, trace, reply, r.err_code, &text, told_as, flow_seq)
     free(text.p)
 
 
 cdef void tell_refused(
-    StreamCore s, Local *local, const Slice *reply, const Refusal *r, ToldAs told_as, uint64_t flow_seq
+    StreamCore s, Local *local, MsgTrace *trace, const Slice *reply, const Refusal *r, ToldAs told_as, uint64_t flow_seq
 ) noexcept nogil:
     cdef char[20] digits
     cdef Slice text = r.text
     if r.err_code == 0:
         if r.form == NO_MEMORY:
             report_shortage(local.ps)
+        elif r.form == STORE_BROKEN and trace != NULL:
+            trace_jetstream_error(trace, -<int64_t> r.last, NULL, 0)
         return
     if r.form == TEXT_ROLLUP:
-        tell_rollup(s, local, reply, r, told_as, flow_seq)
+        tell_rollup(s, local, trace, reply, r, told_as, flow_seq)
         return
     if r.form != TEXT_AS_IT_IS:
         text.p = digits
         text.n = put_uint64(digits, r.last)
-    tell(s, local, reply, r.err_code, &text, told_as, flow_seq)
-    if unlikely(local.mt != NULL) and r.form == TEXT_LAST_OF_SUBJECT:
-        trace_jetstream_error(local.mt, TRACE_LAST_SUBJECT_SEQUENCE, digits, text.n)
+    tell(s, local, trace, reply, r.err_code, &text, told_as, flow_seq)
+    if unlikely(trace != NULL) and r.form == TEXT_LAST_OF_SUBJECT:
+        trace_jetstream_error(trace, TRACE_LAST_SUBJECT_SEQUENCE, digits, text.n)

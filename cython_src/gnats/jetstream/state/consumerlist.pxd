@@ -51,7 +51,9 @@ cdef class ConsumerList:
     # Add, remove or change one consumer; unchanged after MemoryError. Removing an absent one does nothing.
     cdef int add(self, ConsumerBase o) except -1
     cdef int remove(self, ConsumerBase o) except -1
+    # Remove all consumers. Allocates nothing.
     cdef int clear(self) except -1
+    cdef void unlist(self, ConsumerBase o) noexcept
     # Set o.filter, whether `o` is in the list or not. The caller frees the old filter.
     cdef int refilter(self, ConsumerBase o, Filter *f) except -1
     # Replace the root, under the store's lock, and retire the old one.

@@ -9,7 +9,7 @@ from gnats.core.subjects.sublist cimport SL_NO_MEMORY, SUB_FURTHER, MatchResult,
 from gnats.includes.atomics cimport load_ptr_acquire, store_ptr_release, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.engine.barrier cimport Local, StreamBase, run_when_visible
-from gnats.jetstream.engine.consumerbase cimport ConsumerBase
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase, consumer_kick, consumer_stored
 from gnats.store.index.filter cimport Filter, filter_match
 from gnats.store.store cimport MsgStore
 
@@ -66,11 +66,10 @@ cdef class ConsumerList:
     cdef int remove(self, ConsumerBase o) except -1:
         cdef const ConsumerRoot *old = self.root
         cdef ConsumerRoot *made = NULL
-        cdef Subscription *listed = o.listed
         cdef uint32_t i
         if o not in self.members:
             return 0
-        if listed == NULL and len(self.members) > 1:
+        if o.listed == NULL and len(self.members) > 1:
             made = <ConsumerRoot *> calloc(1, sizeof(ConsumerRoot))
             if made == NULL:
                 raise MemoryError
@@ -79,21 +78,32 @@ cdef class ConsumerList:
                     made.few[made.n] = old.few[i]
                     made.n += 1
         del self.members[o]
-        if listed != NULL:
-            o.listed = NULL
-            pthread_mutex_lock(&self.store.lock)
-            take_out(self.index, listed)
-            pthread_mutex_unlock(&self.store.lock)
-            retire_all(listed)
+        self.unlist(o)
         if made != NULL or not self.members:
             self.publish(made)
         return 0
 
     cdef int clear(self) except -1:
+        # Allocates nothing: closing a stream must not end half-way.
         cdef ConsumerBase o
-        for o in list(self.members):
-            self.remove(o)
+        if not self.members:
+            return 0
+        self.publish(NULL)
+        for o in self.members:
+            self.unlist(o)
+        self.members.clear()
         return 0
+
+    cdef void unlist(self, ConsumerBase o) noexcept:
+        # Take a consumer out of the index, if it is there.
+        cdef Subscription *listed = o.listed
+        if listed == NULL:
+            return
+        o.listed = NULL
+        pthread_mutex_lock(&self.store.lock)
+        take_out(self.index, listed)
+        pthread_mutex_unlock(&self.store.lock)
+        retire_all(listed)
 
     cdef int refilter(self, ConsumerBase o, Filter *f) except -1:
         cdef Subscription *old = o.listed
@@ -234,10 +244,10 @@ cdef void count_stored(void *arg, Subscription **subs, uint32_t n) noexcept nogi
 
 
 cdef inline void count_one(const Stored *m, ConsumerBase o) noexcept nogil:
-    if not o.stored(m.seq):
+    if not consumer_stored(o, m.seq):
         return
     if unlikely(not run_when_visible(m.local, <StreamBase> m.stream, o)):
-        o.kick()
+        consumer_kick(o)
 
 
 # -- subscriptions of one consumer, linked by `next` -------------------------------------------------------------------

@@ -37,4 +37,6 @@ cdef uint64_t dedupe_find(Dedupe *d, const char *id, size_t n) noexcept nogil
 cdef bint dedupe_add(Dedupe *d, const char *id, size_t n, uint64_t seq, int64_t ts) noexcept nogil
 # Forget ids stored at `until`, ns since 1970, or before. Returns the time of the oldest id left, 0 for none.
 cdef int64_t dedupe_expire(Dedupe *d, int64_t until) noexcept nogil
+# Forget the ids of messages with a sequence behind `last`, which have been taken back.
+cdef void dedupe_forget(Dedupe *d, uint64_t last) noexcept nogil
 cdef void dedupe_free(Dedupe *d) noexcept nogil

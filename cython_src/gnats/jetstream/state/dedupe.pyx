@@ -133,6 +133,23 @@ cdef int64_t dedupe_expire(Dedupe *d, int64_t until) noexcept nogil:
     return 0
 
 
+cdef void dedupe_forget(Dedupe *d, uint64_t last) noexcept nogil:
+    cdef DedupePage *page = d.oldest
+    cdef DedupeEntry *e
+    cdef size_t at
+    cdef uint32_t i
+    while page != NULL:
+        at = page.first
+        while at < page.end:
+            e = <DedupeEntry *> (page.data + at)
+            at += entry_size(e.n)
+            if e.seq > last:
+                i = slot_of(d, e.hash, e.id, e.n)
+                if d.slots[i] == e:
+                    vacate(d, i)
+        page = page.next
+
+
 cdef void dedupe_free(Dedupe *d) noexcept nogil:
     cdef DedupePage *page = d.oldest
     cdef DedupePage *following
@@ -163,3 +180,6 @@ cdef class DedupeProbe:
 
     def expire(self, int64_t until) -> int:
         return dedupe_expire(&self.d, until)
+
+    def forget(self, uint64_t last) -> None:
+        dedupe_forget(&self.d, last)

@@ -1,11 +1,18 @@
-"""An entry of a stream's log: one message, checked and ready to be stored.
+"""What a stream's log holds: entries, which are messages, checked and ready to be stored; and other changes.
 
-The leader of a stream checks a message and makes an entry of it. Storing the entry needs nothing else: no poller, no
-publisher, no clock. A server that reads the entry from a log, and has no publisher to answer, stores the same.
+The leader of a stream checks a message, makes an entry of it (gnats.jetstream.publish.entries) and proposes the entry
+to the stream's log. To apply the entry needs nothing but the entry and the stream: no poller, no publisher, no clock,
+no consumers, no other stream. So each server that has the log has the same messages. The last fields of an entry are
+of the server that proposed it: it answers the publisher when it has applied the entry.
+
+A StreamChange is in the same order: a deletion or a purge that a client asks for, or sequences that a mirror skips.
+These changes are not in the log, since each server makes them itself: messages that limits remove, messages that
+expire, and messages that consumers need no more (StreamCore.ack_msg).
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 
+from gnats.core.messages.msgtrace cimport MsgTrace
 from gnats.core.runtime.slice cimport Slice
 
 
@@ -41,25 +48,46 @@ cdef struct FastPattern:
 
 
 # Slices are borrowed; an absent one has n == 0.
-cdef struct Entry:
-    const Entry *next    # the next entry of the same atomic batch; NULL for the last
+cdef struct StreamEntry:
+    StreamEntry *next    # the next entry of the same atomic batch; NULL for the last
     Slice subject        # after the stream's transform
-    Slice published      # before the transform: other servers transform it themselves
-    Slice reply
-    const char *hdr
+    const char *hdr      # as it is stored
     size_t hdr_n
     const char *msg      # the payload, n bytes
     size_t n
     uint64_t seq         # the sequence that it must get, a mirror's; 0: the next one
-    int64_t ts           # ns since 1970; used only when `seq` is set
+    int64_t ts           # when it was stored, ns since 1970
+    int64_t ttl          # seconds; 0: none, negative: it never expires
     Slice msg_id
     Slice expected_id    # the id that the stream's last message must have: checked when this one is stored
-    Slice ttl            # Nats-TTL, unparsed
     Slice ended          # the subject of the schedule that this message ends
-    Slice value          # the counter's new value, in decimal
-    Slice batch          # ENDS_ATOMIC: the id of the atomic batch
-    uint64_t batch_n     # ENDS_ATOMIC: the number of its messages
-    const FastPattern *fast    # OF_FAST only
     uint8_t rollup       # a Rollup
     uint8_t part         # a Part
     uint8_t names_batch  # the header names an atomic batch
+    uint8_t no_interest  # no consumer wants it, with the interest policy: leave out its sequence
+    # -- of the server that proposed it alone: to answer the publisher --
+    Slice reply          # OF_ATOMIC, ENDS_ATOMIC: the commit's
+    MsgTrace *trace      # NULL: not traced
+    Slice value          # the counter's new value, in decimal
+    Slice batch          # ENDS_ATOMIC only: the id of the atomic batch
+    uint64_t batch_n     # ENDS_ATOMIC only: the number of its messages
+    const FastPattern *fast    # OF_FAST only
+    uint64_t before      # republish: the sequence of the subject's previous message, 0 for none; set when it is stored
+    uint8_t republish    # publish a copy; set when it is stored
+
+
+cdef enum ChangeOp:
+    DELETE_MSG = 0
+    PURGE_MSGS = 1
+    SKIP_MSGS = 2
+
+
+# Set all to 0 before the fields of the operation.
+cdef struct StreamChange:
+    uint8_t op           # a ChangeOp
+    uint8_t erase        # DELETE_MSG: overwrite the message
+    uint64_t seq         # DELETE_MSG: the message; PURGE_MSGS: only those below, 0: any; SKIP_MSGS: the next one
+    Slice subject        # PURGE_MSGS: borrowed; n == 0: of all subjects
+    uint64_t keep        # PURGE_MSGS: all but the last `keep` messages
+    uint64_t n           # SKIP_MSGS: how many sequences get no message
+    int64_t ts           # SKIP_MSGS: when, ns since 1970

@@ -116,6 +116,17 @@ cdef inline Rollup rollup_of(const Slice *v) noexcept nogil:
     return ROLLUP_ALL if is_text(low, sizeof(low), b"all") else NO_ROLLUP
 
 
+cdef inline Slice schedule_ended(const MsgHeaders *h) noexcept nogil:
+    """The subject of the schedule that the message ends; n is 0 when it ends none."""
+    cdef Slice none
+    if header_set(h, H_SCHEDULER) and has_header(h, H_SCHEDULE_NEXT) and is_text(
+            h.values[H_SCHEDULE_NEXT].p, h.values[H_SCHEDULE_NEXT].n, b"purge"):
+        return h.values[H_SCHEDULER]
+    none.p = NULL
+    none.n = 0
+    return none
+
+
 # Write a number in decimal. Returns the number of characters, 20 at most.
 cdef size_t put_uint64(char *out, uint64_t value) noexcept nogil
 # Write ns since 1970 as time.RFC3339Nano in UTC. Returns the number of bytes, 35 at most.

@@ -15,8 +15,9 @@ from gnats.jetstream.engine.usage cimport Usage
 from gnats.jetstream.state.batchtable cimport BatchLimits, BatchTable
 from gnats.jetstream.state.consumerlist cimport ConsumerList
 from gnats.jetstream.state.dedupe cimport Dedupe
-from gnats.jetstream.state.entry cimport Entry, Outcome
+from gnats.jetstream.state.entry cimport Outcome, StreamChange, StreamEntry
 from gnats.store.index.filter cimport Filter
+from gnats.store.removing cimport Purge
 from gnats.store.store cimport MsgStore
 
 cdef enum Retention:
@@ -51,13 +52,18 @@ cdef class StreamCore(StreamBase)
 
 # The log that a stream's messages pass before they are stored: see gnats.jetstream.stream.streamlog. The lock is held.
 cdef struct StreamLog:
-    # Have an entry, and the entries linked to it, stored by store_entry(). Returns the outcome of the last entry;
-    # MSG_STORED from a log that waits for other servers says that the log has the entries.
-    Outcome (*propose)(StreamCore s, Local *local, const Entry *e) noexcept nogil
+    # Have an entry, and the entries linked to it, stored by store_entries(), whose outcome it returns. MSG_STORED from
+    # a log that waits for other servers says that the log has the entries.
+    Outcome (*propose)(StreamCore s, Local *local, StreamEntry *e) noexcept nogil
+    # Have another change made by apply_change(). Returns its result, a StoreError. STORE_AGAIN: free the lock for a
+    # moment, then call again with the same arguments.
+    int (*change)(StreamCore s, const StreamChange *c, Purge *part) noexcept nogil
 
 
 cdef class StreamCore(StreamBase):
     cdef const StreamLog *log
+    # The log's: an InFlight (publish/inflight), the messages that it has and has not stored. NULL: it stores at once.
+    cdef const void *in_flight
     cdef readonly Engine engine
     cdef readonly MsgStore store
     cdef readonly str name
@@ -98,6 +104,7 @@ cdef class StreamCore(StreamBase):
     cdef uint64_t aged_seq                 # the last sequence when expiry_timer last fired; under the lock
     cdef int64_t expires_at                # when expiry_timer fires, ns since 1970; 0: not armed
     cdef int64_t schedules_at              # the same of schedule_timer
+    cdef uint64_t rollups_from             # the first message whose rollup waits (stream/rollups); 0: none does
 
     cdef int reserve_timers(self) except -1
     cdef void release_timers(self) noexcept
@@ -118,8 +125,8 @@ cdef class StreamCore(StreamBase):
     cdef void fail(self, int error) noexcept nogil
     # Remember an id for the duplicate window, and arm dedupe_timer. Under the lock.
     cdef void remember_msg_id(self, const char *id, size_t n, uint64_t seq, int64_t ts) noexcept nogil
-    # Copy the id of the last message (n == 0: it has none). False when out of memory. Under the lock.
-    cdef bint set_last_msg_id(self, const char *id, size_t n) noexcept nogil
+    # Copy the id of the last message (n == 0: it has none, or there is no memory for it). Under the lock.
+    cdef void set_last_msg_id(self, const char *id, size_t n) noexcept nogil
     # Have expiry_timer fire at `when`, ns since 1970, or earlier if it is armed earlier. Under the lock.
     cdef void arm_expiry(self, int64_t when) noexcept nogil
 

@@ -6,7 +6,6 @@ from libc.string cimport memcpy, memset
 
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
-from gnats.core.runtime.inbox cimport Inbox
 from gnats.core.subjects.subject cimport subject_has_wildcard
 from gnats.includes.atomics cimport store32
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -19,7 +18,7 @@ from gnats.jetstream.engine.barrier cimport (
     mark_dirty,
     stream_failed,
 )
-from gnats.jetstream.engine.consumerbase cimport ConsumerBase
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase, consumer_need_ack, consumer_purged, consumer_removed
 from gnats.jetstream.engine.usage cimport usage_add
 from gnats.jetstream.state.consumerlist cimport (
     WITH_EVERYTHING,
@@ -33,7 +32,7 @@ from gnats.jetstream.state.consumerlist cimport (
 from gnats.jetstream.state.dedupe cimport dedupe_add, dedupe_free
 from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.index.filter cimport Filter, filter_free
-from gnats.store.index.schedules cimport schedules_next
+from gnats.store.scheduling cimport next_schedule
 from gnats.store.index.stree cimport STreeFilter
 
 cdef enum:
@@ -122,7 +121,7 @@ cdef class StreamCore(StreamBase):
                 self.tell_purged(<const char *> (r + 1), r.n)
             elif self.consumer_list.look_up(WITH_SUBJECT, <const char *> (r + 1), r.n, &c):
                 for i in range(c.n):
-                    (<ConsumerBase> concerned_at(&c, i)).removed(r.seq, <const char *> (r + 1), r.n)
+                    consumer_removed(<ConsumerBase> concerned_at(&c, i), r.seq, <const char *> (r + 1), r.n)
                 concerned_free(&c)
             at += removal_size(r.n)
 
@@ -151,7 +150,7 @@ cdef class StreamCore(StreamBase):
         if self.consumer_list.look_up(
                 WITH_EVERYTHING if n == 0 else WITH_SUBJECTS if wild else WITH_SUBJECT, subject, <uint32_t> n, &c):
             for i in range(c.n):
-                (<ConsumerBase> concerned_at(&c, i)).purged(first, last, subject, <uint32_t> n, subject_first)
+                consumer_purged(<ConsumerBase> concerned_at(&c, i), first, last, subject, <uint32_t> n, subject_first)
             concerned_free(&c)
 
     cdef bint ack_msg(self, uint64_t seq, PollState *ps) noexcept nogil:
@@ -167,7 +166,7 @@ cdef class StreamCore(StreamBase):
         if not self.consumer_list.look_up(WITH_SUBJECT, sm.subject, sm.subject_n, &c):
             return False   # out of memory: the message stays
         for i in range(c.n):
-            if (<ConsumerBase> concerned_at(&c, i)).need_ack(seq, sm.subject, sm.subject_n):
+            if consumer_need_ack(<ConsumerBase> concerned_at(&c, i), seq, sm.subject, sm.subject_n):
                 concerned_free(&c)
                 return False
         concerned_free(&c)
@@ -207,7 +206,7 @@ cdef class StreamCore(StreamBase):
     cdef void fail(self, int error) noexcept nogil:
         if not stream_failed(self):
             store32(<uint32_t *> &self.failed, <uint32_t> error)
-            (<Inbox> self.client.inbox).post_jetstream(<void *> self, STREAM_FAILED, -error, NULL, 0)
+            self.client.inbox.post_jetstream(<void *> self, STREAM_FAILED, -error, NULL, 0)
 
     # -- message ids -------------------------------------------------------------------------------------------------
 
@@ -218,18 +217,18 @@ cdef class StreamCore(StreamBase):
             self.dedupe_timer_set = True
             self.engine.arm(&self.dedupe_timer, time_after(monotonic_ns(), self.cfg.duplicates))
 
-    cdef bint set_last_msg_id(self, const char *id, size_t n) noexcept nogil:
+    cdef void set_last_msg_id(self, const char *id, size_t n) noexcept nogil:
         cdef char *grown
         if n > self.last_msg_id_cap:
             grown = <char *> realloc(self.last_msg_id, n)
             if grown == NULL:
-                return False
+                self.last_msg_id_n = 0   # no message can expect it then, rather than the one before
+                return
             self.last_msg_id = grown
             self.last_msg_id_cap = n
         if n:
             memcpy(self.last_msg_id, id, n)
         self.last_msg_id_n = n
-        return True
 
     # -- timers ------------------------------------------------------------------------------------------------------
 
@@ -242,7 +241,7 @@ cdef class StreamCore(StreamBase):
 
 
 cdef void arm_schedules(StreamCore s) noexcept nogil:
-    cdef int64_t when = schedules_next(&s.store.schedules), now
+    cdef int64_t when = next_schedule(s.store), now
     if when == INT64_MAX or (s.schedules_at and s.schedules_at <= when):
         return
     now = realtime_ns()
@@ -251,7 +250,7 @@ cdef void arm_schedules(StreamCore s) noexcept nogil:
 
 
 cdef void note_damage(void *ctx) noexcept nogil:
-    (<Inbox> (<StreamCore> ctx).client.inbox).post_jetstream(ctx, STREAM_DAMAGED, 0, NULL, 0)
+    (<StreamCore> ctx).client.inbox.post_jetstream(ctx, STREAM_DAMAGED, 0, NULL, 0)
 
 
 cdef void note_removed(

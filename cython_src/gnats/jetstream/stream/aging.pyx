@@ -18,6 +18,7 @@ from gnats.jetstream.state.dedupe cimport dedupe_expire
 from gnats.jetstream.state.headers cimport parse_headers
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.jetstream.stream.ingest cimport process_jetstream_msg
+from gnats.jetstream.stream.rollups cimport finish_rollups, next_rollup
 from gnats.store.base cimport STORE_OK, StoreMsg
 
 cdef enum:
@@ -38,10 +39,11 @@ cdef void expire_msgs(void *owner, PollState *ps) noexcept nogil:
     (<StreamCore> owner).leave(ps)
     more = leave_markers(<StreamCore> owner, ps, now, most) if markers else expire_some(
         <StreamCore> owner, ps, now, most)
+    finish_rollups(<StreamCore> owner, ps)
     (<StreamCore> owner).enter()
     (<StreamCore> owner).expires_at = 0
     if not (<StreamCore> owner).closed:
-        following = (<StreamCore> owner).store.next_expiry()
+        following = min((<StreamCore> owner).store.next_expiry(), next_rollup(<StreamCore> owner))
         if following != INT64_MAX and not stream_failed(<StreamCore> owner):
             if more and following <= now:
                 # in the next round, when others have had their turn

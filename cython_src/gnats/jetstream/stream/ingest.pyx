@@ -13,11 +13,20 @@ from gnats.jetstream.batch.atomicbatch cimport process_atomic_batch_msg
 from gnats.jetstream.batch.fastbatch cimport is_fast_batch, process_fast_batch_msg
 from gnats.jetstream.engine.barrier cimport Local, local_of
 from gnats.jetstream.engine.shortage cimport report_shortage
-from gnats.jetstream.publish.checks cimport check_message, make_entry
+from gnats.jetstream.publish.checks cimport check_message
+from gnats.jetstream.publish.entries cimport make_entry
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, own_header, transform_subject
 from gnats.jetstream.publish.puback cimport respond_duplicate
 from gnats.jetstream.publish.refusal cimport TOLD, Refusal, tell_refused
-from gnats.jetstream.state.entry cimport MSG_DUPLICATE, MSG_REFUSED, MSG_STORED, MSG_UNHEARD, Entry, Outcome
+from gnats.jetstream.state.entry cimport (
+    ALONE,
+    MSG_DUPLICATE,
+    MSG_REFUSED,
+    MSG_STORED,
+    MSG_UNHEARD,
+    Outcome,
+    StreamEntry,
+)
 from gnats.jetstream.state.headers cimport (
     H_BATCH_ID,
     H_REQUEST_INFO,
@@ -54,29 +63,28 @@ cdef Outcome process_publish(StreamCore s, Local *local, const Message *msg) noe
                 report_shortage(local.ps)
                 return MSG_REFUSED
         if unlikely(msg.trace != NULL):
-            begin_trace(s, local, msg.trace)
+            begin_trace(s, &m, msg.trace)
     s.enter()
-    if unlikely(is_fast_batch(&pattern)) and not only_traced(local):
+    if unlikely(is_fast_batch(&pattern)) and not only_traced(&m):
         outcome = process_fast_batch_msg(s, local, &m, &pattern)
-    elif unlikely(header_set(&m.h, H_BATCH_ID)) and not only_traced(local):
+    elif unlikely(header_set(&m.h, H_BATCH_ID)) and not only_traced(&m):
         outcome = process_atomic_batch_msg(s, local, &m)
     else:
         outcome = store_inbound(s, local, &m)
     s.leave(local.ps)
-    local.mt = NULL
     inbound_free(&m)
     return outcome
 
 
-cdef inline bint only_traced(const Local *local) noexcept nogil:
-    return local.mt != NULL and local.mt.only
+cdef inline bint only_traced(const Inbound *m) noexcept nogil:
+    return m.trace != NULL and m.trace.only
 
 
-cdef void begin_trace(StreamCore s, Local *local, MsgTrace *t) noexcept nogil:
+cdef void begin_trace(StreamCore s, Inbound *m, MsgTrace *t) noexcept nogil:
     cdef Slice name
     name.p = <char *> s.name_p
     name.n = s.name_n
-    local.mt = t
+    m.trace = t
     trace_jetstream(t, &name)
 
 
@@ -118,19 +126,20 @@ cdef Outcome process_jetstream_msg(StreamCore s, Local *local, Inbound *m) noexc
 
 
 cdef Outcome store_inbound(StreamCore s, Local *local, Inbound *m) noexcept nogil:
-    cdef Entry e
+    cdef StreamEntry e
     cdef Refusal r
     cdef Outcome outcome
     if not transform_subject(s, local, m):
         return MSG_REFUSED
-    outcome = check_message(s, m, NULL, &r)
+    outcome = check_message(s, m, &r)
     if outcome == MSG_STORED:
-        make_entry(m, &e)
-        return s.log.propose(s, local, &e)
+        if make_entry(s, local, m, ALONE, &e, &r):
+            return s.log.propose(s, local, &e)
+        outcome = MSG_REFUSED
     if outcome == MSG_REFUSED:
-        tell_refused(s, local, &m.reply, &r, TOLD, 0)
+        tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
     elif outcome == MSG_DUPLICATE:
-        if unlikely(local.mt != NULL):
-            trace_jetstream_error(local.mt, TRACE_DUPLICATE, NULL, 0)
+        if unlikely(m.trace != NULL):
+            trace_jetstream_error(m.trace, TRACE_DUPLICATE, NULL, 0)
         respond_duplicate(s, local, &m.reply, r.last)
     return outcome

@@ -37,8 +37,8 @@ from gnats.store.index.schedules cimport (
     schedule_drop,
     schedule_due,
     schedule_find,
-    schedule_take,
 )
+from gnats.store.scheduling cimport take_schedule
 from gnats.store.times.calendar cimport TIME_ROOM, put_time_at
 from gnats.store.times.cron cimport SCHEDULE_NONE, SCHEDULE_ONCE, SCHEDULE_REPEATS, Due, ScheduleKind
 from gnats.store.times.durations cimport parse_message_ttl
@@ -130,7 +130,7 @@ cdef bint run_next(StreamCore s, PollState *ps, int64_t now) noexcept nogil:
     cdef bint again = False
     s.enter()
     if s.active and not s.closed and not stream_failed(s):
-        sc = schedule_take(&s.store.schedules, now)
+        sc = take_schedule(s.store, now)
     if sc == NULL:
         s.leave(ps)
         return False

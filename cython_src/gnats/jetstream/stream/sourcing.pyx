@@ -3,14 +3,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 from gnats.core.accounts.subscriptions cimport add_native_sub, unsubscribe
 from gnats.core.messages.headers cimport named_header
 from gnats.core.messages.message cimport Message, NativeSub, message_shown
 from gnats.core.messages.reserved cimport ACK_PREFIX
-from gnats.core.runtime.clock cimport monotonic_ns
-from gnats.core.runtime.inbox cimport Inbox
+from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription
@@ -21,7 +20,7 @@ from gnats.includes.text cimport starts_with_text
 from gnats.jetstream.consumer.acks cimport AckInfo, ack_reply_info
 from gnats.jetstream.engine.barrier cimport Local, local_of, publish_later
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init
-from gnats.jetstream.state.entry cimport MSG_DUPLICATE, MSG_STORED, Outcome
+from gnats.jetstream.state.entry cimport MSG_DUPLICATE, MSG_STORED, PURGE_MSGS, SKIP_MSGS, Outcome, StreamChange
 from gnats.jetstream.state.headers cimport (
     H_REQUEST_INFO,
     H_STREAM_SOURCE,
@@ -37,6 +36,7 @@ from gnats.jetstream.state.headers cimport (
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.jetstream.stream.ingest cimport store_inbound
 from gnats.store.base cimport STORE_OK, StoreMsg
+from gnats.store.removing cimport Purge
 from gnats.store.store cimport MsgStore
 from gnats.store.times.durations cimport parse_int64
 
@@ -129,18 +129,13 @@ cdef class SourceConsumer:
         cdef QsParticipant me
         cdef NativeSub native
         cdef StreamCore s = self.stream
-        cdef uint64_t purged = 0
         cdef int error = 0, rc = STORE_OK
         if self.mirror:
             qs_register(&me)
             with nogil:
                 qs_online(&me)
                 s.enter()
-                if s.store.last_seq < delivered:
-                    if s.store.msgs == 0:
-                        rc = s.store.purge_ex(NULL, 0, delivered + 1, 0, &purged)
-                    else:
-                        rc = s.store.skip_msgs(s.store.last_seq + 1, delivered - s.store.last_seq)
+                rc = skip_to(s, delivered, s.store.msgs == 0)
                 seen = s.store.last_seq
                 s.leave(NULL)
                 qs_offline(&me)
@@ -177,7 +172,7 @@ cdef class SourceConsumer:
 
     cdef void lose(self) noexcept nogil:
         self.closed = True
-        (<Inbox> self.stream.client.inbox).post_jetstream(<void *> self, SOURCE_LOST, 0, NULL, 0)
+        self.stream.client.inbox.post_jetstream(<void *> self, SOURCE_LOST, 0, NULL, 0)
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
@@ -195,7 +190,7 @@ cdef void receive(SourceConsumer c, Local *local, const Message *m) noexcept nog
     if n == 0 and starts_with_text(m.data, m.hdr, b"NATS/1.0 100 "):
         process_control(c, local, &m.reply, m.data, m.hdr)
     elif is_from(c, &m.reply) and ack_reply_info(m.reply.p, m.reply.n, &info) and info.dc <= 1:
-        store_delivered(c, c.stream, local, &subject, m.data, m.hdr, n, &info)
+        store_sourced(c, c.stream, local, &subject, m.data, m.hdr, n, &info)
 
 
 cdef bint is_from(SourceConsumer c, const Slice *reply) noexcept nogil:
@@ -244,7 +239,7 @@ cdef void process_control(SourceConsumer c, Local *local, const Slice *reply, ch
         publish_later(local, c.stream, value.p, value.n, answer, size, NULL, 0, False)
 
 
-cdef void store_delivered(
+cdef void store_sourced(
     SourceConsumer c, StreamCore s, Local *local, const Slice *subject, char *hdr, size_t hdr_n, size_t n,
     const AckInfo *info
 ) noexcept nogil:
@@ -339,8 +334,6 @@ cdef size_t source_header(SourceConsumer c, char *out, const Slice *subject, uin
 
 cdef bint expected(SourceConsumer c, StreamCore s, const AckInfo *info) noexcept nogil:
     """Is this the next message to store? A mirror skips the sequences before it. The lock is held."""
-    cdef uint64_t purged = 0
-    cdef int rc = STORE_OK
     if info.sseq <= c.sseq:
         if info.dseq == c.dseq + 1:
             c.dseq += 1
@@ -354,15 +347,30 @@ cdef bint expected(SourceConsumer c, StreamCore s, const AckInfo *info) noexcept
         if s.store.last_seq != c.sseq:
             c.lose()
             return False
-        if s.store.last_seq == 0:
-            if info.sseq > 1:
-                rc = s.store.purge_ex(NULL, 0, info.sseq, 0, &purged)
-        elif info.sseq > c.sseq + 1:
-            rc = s.store.skip_msgs(c.sseq + 1, info.sseq - 1 - c.sseq)
-        if rc != STORE_OK:
+        if skip_to(s, info.sseq - 1, s.store.last_seq == 0) != STORE_OK:
             c.lose()
             return False
     return True
+
+
+cdef int skip_to(StreamCore s, uint64_t last, bint anew) noexcept nogil:
+    """Have the log leave out the sequences up to `last` that the stream does not have. anew: it has no message; begin
+    the store anew behind them. Returns a StoreError. The lock is held."""
+    cdef StreamChange change
+    cdef Purge part
+    if last <= s.store.last_seq:
+        return STORE_OK
+    memset(&change, 0, sizeof(change))
+    if anew:
+        change.op = PURGE_MSGS
+        change.seq = last + 1
+    else:
+        change.op = SKIP_MSGS
+        change.seq = s.store.last_seq + 1
+        change.n = last - s.store.last_seq
+        change.ts = realtime_ns()
+    part.begun = False
+    return s.log.change(s, &change, &part)
 
 
 cdef void note_stored(SourceConsumer c, const AckInfo *info, Outcome outcome) noexcept nogil:
@@ -377,7 +385,7 @@ cdef void note_stored(SourceConsumer c, const AckInfo *info, Outcome outcome) no
     c.lag = info.pending - 1 if info.pending else 0
     if c.tell_caught_up and info.pending < CAUGHT_UP:
         c.tell_caught_up = False
-        (<Inbox> c.stream.client.inbox).post_jetstream(<void *> c, SOURCE_CAUGHT_UP, 0, NULL, 0)
+        c.stream.client.inbox.post_jetstream(<void *> c, SOURCE_CAUGHT_UP, 0, NULL, 0)
 
 
 # -- the last stored message of each source ----------------------------------------------------------------------------

@@ -1,40 +1,32 @@
-"""Store an entry of a stream's log; see storing.pxd."""
+"""Apply an entry of a stream's log; see storing.pxd."""
+from libc.errno cimport EIO
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
 
-from gnats.core.messages.msgtrace cimport trace_jetstream_error, trace_jetstream_subject
-from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.subjects.subject cimport is_valid_literal_subject
 from gnats.core.subjects.transform cimport transform_apply, transform_matches
 from gnats.includes.atomics cimport unlikely
 from gnats.includes.times cimport time_after, whole_seconds
 from gnats.jetstream.batch.fastbatch cimport fast_batch_stored
-from gnats.jetstream.engine.barrier cimport Local, batch_time, publish_later
+from gnats.jetstream.engine.barrier cimport Local, publish_later
 from gnats.jetstream.engine.shortage cimport report_shortage
-from gnats.jetstream.engine.usage cimport usage_exceeds
 from gnats.jetstream.publish.checks cimport check_last_id
-from gnats.jetstream.publish.inbound cimport SUBJECT_ROOM, stored_size
-from gnats.jetstream.publish.puback cimport (
-    ERR_ACCOUNT_RESOURCES,
-    ERR_TTL_INVALID,
-    respond_ack,
-    respond_counted,
-    send_batch_ack,
-)
+from gnats.jetstream.publish.inbound cimport SUBJECT_ROOM
+from gnats.jetstream.publish.puback cimport respond_ack, respond_counted, send_batch_ack
 from gnats.jetstream.publish.refusal cimport (
     TOLD,
     Refusal,
-    refuse,
+    refuse_broken,
     refuse_limit,
     refuse_silently,
     refuse_store,
-    refuse_without_memory,
     tell_refused,
 )
+from gnats.jetstream.state.dedupe cimport dedupe_forget
 from gnats.jetstream.state.entry cimport (
     ALONE,
+    DELETE_MSG,
     ENDS_ATOMIC,
     MSG_LIMITED,
     MSG_REFUSED,
@@ -42,179 +34,146 @@ from gnats.jetstream.state.entry cimport (
     NO_ROLLUP,
     OF_ATOMIC,
     OF_FAST,
-    ROLLUP_SUBJECT,
-    Entry,
+    SKIP_MSGS,
     Outcome,
+    StreamChange,
+    StreamEntry,
 )
-from gnats.jetstream.state.headers cimport (
-    put_time,
-    with_header,
-    with_number_header,
-    without_header,
-)
-from gnats.jetstream.state.streamcore cimport INTEREST_POLICY, StreamCore, arm_schedules, note_purged
+from gnats.jetstream.state.headers cimport put_time, with_header, with_number_header
+from gnats.jetstream.state.streamcore cimport StreamCore, arm_schedules
+from gnats.jetstream.stream.rollups cimport next_rollup, roll_up
 from gnats.store.base cimport (
     STORE_CLOSED,
     STORE_MAX_BYTES,
     STORE_MAX_MSGS,
     STORE_MAX_MSGS_PER_SUBJECT,
+    STORE_NO_MEMORY,
     STORE_NO_SEQ,
     STORE_OK,
     STORE_SEQ_MISMATCH,
     STORE_TOO_LARGE,
     StoreMsg,
 )
-from gnats.store.times.durations cimport parse_message_ttl
-from gnats.store.writing cimport store_msg
+from gnats.store.removing cimport Purge, purge_some
+from gnats.store.writing cimport skip_msgs, store_msg
 
 cdef enum:
-    TTL_MORE = 64        # bytes that a header may grow by when its TTL is replaced
     REPUBLISH_MORE = 256     # bytes of the lines that republishing adds, without their names and subjects
 
 
-# The header that is stored.
-cdef struct Header:
-    const char *p
-    size_t n
-    char *owned          # to be freed; NULL: p is the entry's header
-
-
-# The subject to which a stored message is republished.
-cdef struct Republish:
-    char *to             # `few`, or memory to be freed
-    size_t n             # 0: do not republish
-    uint64_t before      # the sequence of the subject's previous message, 0 for none
-    char few[SUBJECT_ROOM]
-
-
-cdef Outcome store_entry(StreamCore s, Local *local, const Entry *e) noexcept nogil:
+cdef Outcome store_entries(StreamCore s, Local *local, StreamEntry *e) noexcept nogil:
     cdef Refusal why
-    cdef Republish again
-    cdef Header hdr
     cdef Outcome outcome
-    cdef bint no_interest
-    if unlikely(e.expected_id.n) and not check_last_id(s, &e.expected_id, &why):
-        tell_refused(s, local, &e.reply, &why, TOLD, 0)
-        return MSG_REFUSED
-    no_interest = s.cfg.retention == INTEREST_POLICY and not s.consumer_list.has_interest(
-        e.subject.p, <uint32_t> e.subject.n)
-    if unlikely(local.mt != NULL):
-        trace_jetstream_subject(local.mt, &e.subject, no_interest)
-        if local.mt.only:
-            return MSG_REFUSED
-    hdr.p = e.hdr
-    hdr.n = e.hdr_n
-    hdr.owned = NULL
-    again.to = again.few
-    again.n = 0
-    if no_interest:
-        outcome = store_nothing(s, local, e, &why)
+    if unlikely(e.next != NULL):
+        return store_batch(s, local, e)
+    outcome = store_entry(s, e, &why)
+    if unlikely(outcome != MSG_STORED):
+        tell_refused(s, local, e.trace, &e.reply, &why, TOLD, 0)
     else:
-        if unlikely(s.tr != NULL) and not find_republish(s, local, e, &again):
-            return MSG_REFUSED
-        outcome = store_message(s, local, e, &hdr, &why)
-    if outcome == MSG_STORED:
-        roll_up(s, e, not no_interest)
-        if again.n:
-            republish(s, local, e, &hdr, &again)
-        answer(s, local, e)
-    else:
-        tell_refused(s, local, &e.reply, &why, TOLD, 0)
-    if unlikely(again.to != again.few):
-        free(again.to)
-    free(hdr.owned)
+        finish_entry(s, local, e, s.store.last_seq)
     return outcome
 
 
-cdef inline void answer(StreamCore s, Local *local, const Entry *e) noexcept nogil:
-    if e.part == ALONE and e.value.n == 0:
-        respond_ack(s, local, &e.reply, s.store.last_seq)
-    elif e.part == ALONE:
-        respond_counted(s, local, &e.reply, s.store.last_seq, &e.value)
-    elif e.part == OF_FAST:
-        fast_batch_stored(s, local, e)
-    elif e.part == ENDS_ATOMIC and not s.cfg.no_ack:
-        send_batch_ack(s, local, &e.reply, s.store.last_seq, e.batch.p, e.batch.n, e.batch_n, False)
-
-
-cdef void roll_up(StreamCore s, const Entry *e, uint64_t keep) noexcept nogil:
-    """Purge the messages that a rollup replaces, and the schedule that the message ends
-    (processJetStreamMsgWithRollup). keep: 1 when the message itself was stored, else 0."""
-    cdef uint64_t gone = 0
-    cdef size_t n = e.subject.n if e.rollup == ROLLUP_SUBJECT else 0
-    if not s.cfg.allow_rollup or s.cfg.deny_purge:
-        return
-    if e.rollup != NO_ROLLUP:
-        s.store.purge_ex(e.subject.p, <uint32_t> n, 0, keep, &gone)
-        if gone:
-            note_purged(s, e.subject.p, n)
-    if e.ended.n:
-        gone = 0
-        s.store.purge_ex(e.ended.p, <uint32_t> e.ended.n, 0, 0, &gone)
-        if gone:
-            note_purged(s, e.ended.p, e.ended.n)
-
-
-cdef Outcome store_nothing(StreamCore s, Local *local, const Entry *e, Refusal *why) noexcept nogil:
-    """Skip one sequence instead of storing the message, which no consumer wants; remember its id."""
-    cdef int rc = s.store.skip_msgs(0, 1)
-    if unlikely(rc != STORE_OK):
-        return refuse_stored(s, local, rc, why)
-    s.set_last_msg_id(e.msg_id.p, e.msg_id.n)
-    if e.msg_id.n:
-        s.remember_msg_id(e.msg_id.p, e.msg_id.n, s.store.last_seq, realtime_ns())
+cdef Outcome store_batch(StreamCore s, Local *local, StreamEntry *first) noexcept nogil:
+    """Store all entries of an atomic batch, and then do what follows from them. If one cannot be stored, none is."""
+    cdef Refusal why
+    cdef Outcome outcome
+    cdef uint64_t before = s.store.last_seq
+    cdef uint64_t seq = before
+    cdef StreamEntry *e = first
+    while e != NULL:
+        outcome = store_entry(s, e, &why)
+        if outcome != MSG_STORED:
+            tell_refused(s, local, e.trace, &e.reply, &why, TOLD, 0)
+            if s.store.last_seq > before:
+                take_back(s, local, before)
+            return outcome
+        e = e.next
+    e = first
+    while e != NULL:
+        seq += 1    # a batch has no gaps
+        finish_entry(s, local, e, seq)
+        e = e.next
     return MSG_STORED
 
 
-cdef bint find_ttl(StreamCore s, const Entry *e, int64_t *ttl, Header *hdr, Refusal *why) noexcept nogil:
-    """Find the TTL in seconds. Where the message must live longer than its header says, make another header."""
-    if not parse_message_ttl(e.ttl.p, e.ttl.n, ttl):
-        return refuse(why, ERR_TTL_INVALID)
-    if 0 < ttl[0] < s.cfg.marker_ttl and s.cfg.max_msgs_per != 1:
-        # The message must not expire before a subject delete marker that the subject may have already.
-        ttl[0] = s.cfg.marker_ttl
-        hdr.owned = <char *> malloc(e.hdr_n + TTL_MORE)
-        if hdr.owned == NULL:
-            return refuse_without_memory(why)
-        memcpy(hdr.owned, e.hdr, e.hdr_n)
-        hdr.n = without_header(hdr.owned, e.hdr_n, b"Nats-TTL")
-        hdr.n = with_number_header(hdr.owned, hdr.owned, hdr.n, b"Nats-TTL", <uint64_t> ttl[0])
-        hdr.p = hdr.owned
-    return True
+cdef inline Outcome store_entry(StreamCore s, StreamEntry *e, Refusal *why) noexcept nogil:
+    """Store one entry, and note which message its republished copy names as the previous one."""
+    if s.tr != NULL and not e.no_interest and transform_matches(s.tr, e.subject.p, e.subject.n):
+        e.republish = True
+        e.before = last_of_subject(s, e)
+    return apply_entry(s, e, why)
 
 
-cdef Outcome store_message(StreamCore s, Local *local, const Entry *e, Header *hdr, Refusal *why) noexcept nogil:
-    cdef int64_t ts = e.ts if e.seq else batch_time(local)
-    cdef int64_t ttl = 0
-    cdef int rc
-    if s.account_usage is not None and usage_exceeds(
-            s.account_usage, s.cfg.memory, <int64_t> stored_size(s, e.subject.n, e.hdr_n, e.n)):
-        refuse(why, ERR_ACCOUNT_RESOURCES)
+cdef inline void finish_entry(StreamCore s, Local *local, const StreamEntry *e, uint64_t seq) noexcept nogil:
+    """Do what follows from the entry stored as `seq`: rollups, timers, consumers, republishing, the answer."""
+    if unlikely(e.rollup != NO_ROLLUP or e.ended.n):
+        roll_up(s, e, seq)
+        if s.rollups_from:
+            report_shortage(local.ps)
+            s.arm_expiry(next_rollup(s))
+    if not e.no_interest:
+        arm_timers(s, local, e)
+        s.consumer_list.stored(local, s, seq, e.subject.p, <uint32_t> e.subject.n)
+    if unlikely(e.republish):
+        republish(s, local, e, seq)
+    answer(s, local, e, seq)
+
+
+# -- the stream changes: the same on each server -----------------------------------------------------------------------
+
+cdef inline Outcome apply_entry(StreamCore s, const StreamEntry *e, Refusal *why) noexcept nogil:
+    if unlikely(e.expected_id.n) and not check_last_id(s, &e.expected_id, why):
         return MSG_REFUSED
-    if unlikely(e.ttl.n) and not find_ttl(s, e, &ttl, hdr, why):
-        return MSG_REFUSED
-    if ts < s.store.last_ts and not e.seq:
-        ts = realtime_ns()   # another poller has stored since this batch's time was read
-    rc = store_msg(
-        s.store, e.subject.p, <uint32_t> e.subject.n, hdr.p, <uint32_t> hdr.n, e.msg, <uint32_t> e.n, e.seq, ts, ttl,
-        True, e.names_batch and e.part != OF_ATOMIC and e.part != ENDS_ATOMIC)
+    return store_nothing(s, e, why) if e.no_interest else store_message(s, e, why)
+
+
+cdef inline Outcome store_message(StreamCore s, const StreamEntry *e, Refusal *why) noexcept nogil:
+    cdef int rc = store_msg(
+        s.store, e.subject.p, <uint32_t> e.subject.n, e.hdr, <uint32_t> e.hdr_n, e.msg, <uint32_t> e.n, e.seq, e.ts,
+        e.ttl, True, e.names_batch and e.part != OF_ATOMIC and e.part != ENDS_ATOMIC)
     if unlikely(rc != STORE_OK):
-        return refuse_stored(s, local, rc, why)
+        return refuse_stored(s, rc, why)
     if e.msg_id.n or s.last_msg_id_n:
         s.set_last_msg_id(e.msg_id.p, e.msg_id.n)
     if e.msg_id.n:
-        s.remember_msg_id(e.msg_id.p, e.msg_id.n, s.store.last_seq, ts)
-    if s.store.limits.max_age > 0:
-        s.arm_expiry(time_after(ts, s.store.limits.max_age))
-    if ttl > 0:
-        s.arm_expiry(time_after(ts, whole_seconds(ttl)))
-    if s.cfg.allow_schedules:
-        arm_schedules(s)
-    s.consumer_list.stored(local, s, s.store.last_seq, e.subject.p, <uint32_t> e.subject.n)
+        s.remember_msg_id(e.msg_id.p, e.msg_id.n, s.store.last_seq, e.ts)
     return MSG_STORED
 
 
-cdef Outcome refuse_stored(StreamCore s, Local *local, int rc, Refusal *why) noexcept nogil:
+cdef Outcome store_nothing(StreamCore s, const StreamEntry *e, Refusal *why) noexcept nogil:
+    """Skip one sequence instead of storing the message, which no consumer wants; remember its id."""
+    cdef int rc = skip_msgs(s.store, 0, 1, e.ts)
+    if unlikely(rc != STORE_OK):
+        return refuse_stored(s, rc, why)
+    s.set_last_msg_id(e.msg_id.p, e.msg_id.n)
+    if e.msg_id.n:
+        s.remember_msg_id(e.msg_id.p, e.msg_id.n, s.store.last_seq, e.ts)
+    return MSG_STORED
+
+
+cdef void take_back(StreamCore s, Local *local, uint64_t last) noexcept nogil:
+    """Remove the messages behind `last`: the first ones of an atomic batch that cannot be stored as a whole. In a store
+    that has failed they stay, until drop_partial_batch() removes them at the next start."""
+    cdef uint64_t gone = 0
+    cdef int rc = s.store.truncate(last, &gone)
+    if rc != STORE_OK:
+        if rc == STORE_NO_MEMORY:
+            report_shortage(local.ps)
+        s.fail(-error_of(s))
+    dedupe_forget(&s.dedupe, s.store.last_seq)
+    s.last_msg_id_n = 0
+
+
+cdef int apply_change(StreamCore s, const StreamChange *c, Purge *part) noexcept nogil:
+    if c.op == DELETE_MSG:
+        return s.store.remove(c.seq, c.erase)
+    if c.op == SKIP_MSGS:
+        return skip_msgs(s.store, c.seq, c.n, c.ts)
+    return purge_some(s.store, c.subject.p, <uint32_t> c.subject.n, c.seq, c.keep, part)
+
+
+cdef Outcome refuse_stored(StreamCore s, int rc, Refusal *why) noexcept nogil:
     if rc == STORE_MAX_MSGS or rc == STORE_MAX_BYTES or rc == STORE_MAX_MSGS_PER_SUBJECT:
         refuse_limit(why, rc)
         return MSG_LIMITED
@@ -228,52 +187,85 @@ cdef Outcome refuse_stored(StreamCore s, Local *local, int rc, Refusal *why) noe
         refuse_silently(why)
         if rc != STORE_SEQ_MISMATCH:
             # The write failed. The publisher gets no answer: whether the message is stored is not known.
-            rc = -5 if s.store.env.error == 0 else -s.store.env.error
-            if unlikely(local.mt != NULL):
-                trace_jetstream_error(local.mt, rc, NULL, 0)
-            s.fail(rc)
+            refuse_broken(why, error_of(s))
+            s.fail(-error_of(s))
     return MSG_REFUSED
 
 
-# -- republishing ------------------------------------------------------------------------------------------------------
+cdef int error_of(StreamCore s) noexcept nogil:
+    """The errno with which the store has failed."""
+    return EIO if s.store.env.error == 0 else s.store.env.error
 
-cdef bint find_republish(StreamCore s, Local *local, const Entry *e, Republish *again) noexcept nogil:
-    """Find the subject to republish to, and the subject's last message so far. False when out of memory."""
-    cdef StoreMsg sm
-    again.before = 0
-    if not transform_matches(s.tr, e.subject.p, e.subject.n):
-        return True
-    again.n = transform_apply(s.tr, e.subject.p, e.subject.n, &local.ps.rng, True, again.few, SUBJECT_ROOM)
-    if again.n > SUBJECT_ROOM:
-        again.to = <char *> malloc(again.n)
-        if again.to == NULL:
+
+# -- what this server does then: timers, consumers, the publisher ------------------------------------------------------
+
+cdef inline void arm_timers(StreamCore s, Local *local, const StreamEntry *e) noexcept nogil:
+    """Have the stored message expire, and its schedule run."""
+    if s.store.limits.max_age > 0:
+        s.arm_expiry(time_after(e.ts, s.store.limits.max_age))
+    if e.ttl > 0:
+        s.arm_expiry(time_after(e.ts, whole_seconds(e.ttl)))
+        if unlikely(s.store.ttls_from):
             report_shortage(local.ps)
-            return False
-        again.n = transform_apply(s.tr, e.subject.p, e.subject.n, &local.ps.rng, True, again.to, again.n)
-    if not is_valid_literal_subject(again.to, again.n):
-        again.n = 0
-    elif s.store.load_last(e.subject.p, <uint32_t> e.subject.n, &sm) == STORE_OK:
-        again.before = sm.seq
-    return True
+            s.arm_expiry(s.store.next_expiry())
+    if s.cfg.allow_schedules:
+        if unlikely(s.store.schedules_from):
+            report_shortage(local.ps)
+        arm_schedules(s)
 
 
-cdef void republish(
-    StreamCore s, Local *local, const Entry *e, const Header *stored, const Republish *again
+cdef inline void answer(StreamCore s, Local *local, const StreamEntry *e, uint64_t seq) noexcept nogil:
+    if e.part == ALONE and e.value.n == 0:
+        respond_ack(s, local, &e.reply, seq)
+    elif e.part == ALONE:
+        respond_counted(s, local, &e.reply, seq, &e.value)
+    elif e.part == OF_FAST:
+        fast_batch_stored(s, local, e, seq)
+    elif e.part == ENDS_ATOMIC and not s.cfg.no_ack:
+        send_batch_ack(s, local, &e.reply, seq, e.batch.p, e.batch.n, e.batch_n, False)
+
+
+cdef uint64_t last_of_subject(StreamCore s, const StreamEntry *e) noexcept nogil:
+    """The sequence of the subject's last message, 0 for none."""
+    cdef StoreMsg sm
+    if s.store.load_last(e.subject.p, <uint32_t> e.subject.n, &sm) != STORE_OK:
+        return 0
+    return sm.seq
+
+
+cdef void republish(StreamCore s, Local *local, const StreamEntry *e, uint64_t seq) noexcept nogil:
+    """Publish a copy of the message stored as `seq`."""
+    cdef char[SUBJECT_ROOM] few
+    cdef char *to = few
+    cdef size_t n = transform_apply(s.tr, e.subject.p, e.subject.n, &local.ps.rng, True, few, SUBJECT_ROOM)
+    if n > SUBJECT_ROOM:
+        to = <char *> malloc(n)
+        if to == NULL:
+            report_shortage(local.ps)
+            return
+        n = transform_apply(s.tr, e.subject.p, e.subject.n, &local.ps.rng, True, to, n)
+    if is_valid_literal_subject(to, n):
+        republish_to(s, local, e, to, n, seq)
+    if to != few:
+        free(to)
+
+
+cdef void republish_to(
+    StreamCore s, Local *local, const StreamEntry *e, const char *to, size_t n, uint64_t seq
 ) noexcept nogil:
-    """Publish a copy of a stored message, with its stream, subject, sequence and time in the header."""
+    """Publish to `to`, with the message's stream, subject, sequence and time in the header."""
     cdef char[40] when
-    cdef char *hdr = <char *> malloc(stored.n + s.name_n + e.subject.n + REPUBLISH_MORE)
+    cdef char *hdr = <char *> malloc(e.hdr_n + s.name_n + e.subject.n + REPUBLISH_MORE)
     cdef size_t at
     if hdr == NULL:
         report_shortage(local.ps)
         return
-    at = with_header(hdr, stored.p, stored.n, b"Nats-Stream", s.name_p, s.name_n)
+    at = with_header(hdr, e.hdr, e.hdr_n, b"Nats-Stream", s.name_p, s.name_n)
     at = with_header(hdr, hdr, at, b"Nats-Subject", e.subject.p, e.subject.n)
-    at = with_number_header(hdr, hdr, at, b"Nats-Sequence", s.store.last_seq)
-    at = with_header(hdr, hdr, at, b"Nats-Time-Stamp", when, put_time(when, s.store.last_ts))
-    at = with_number_header(hdr, hdr, at, b"Nats-Last-Sequence", again.before)
+    at = with_number_header(hdr, hdr, at, b"Nats-Sequence", seq)
+    at = with_header(hdr, hdr, at, b"Nats-Time-Stamp", when, put_time(when, e.ts))
+    at = with_number_header(hdr, hdr, at, b"Nats-Last-Sequence", e.before)
     if s.cfg.republish_headers_only:
         at = with_number_header(hdr, hdr, at, b"Nats-Msg-Size", e.n)
-    publish_later(
-        local, s, again.to, again.n, hdr, at, e.msg, 0 if s.cfg.republish_headers_only else e.n, False)
+    publish_later(local, s, to, n, hdr, at, e.msg, 0 if s.cfg.republish_headers_only else e.n, False)
     free(hdr)

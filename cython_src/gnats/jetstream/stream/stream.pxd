@@ -1,7 +1,9 @@
 """A stream (stream.go): the methods that the control plane calls."""
 from libc.stdint cimport int64_t
 
+from gnats.jetstream.state.entry cimport StreamChange
 from gnats.jetstream.state.streamcore cimport StreamCore
+from gnats.store.removing cimport Purge
 
 
 cdef class Stream(StreamCore):
@@ -10,5 +12,6 @@ cdef class Stream(StreamCore):
     cdef readonly object config    # the StreamConfig of the last configure()
 
     cdef int subscribe_native(self, bytes subject, bytes queue, int which) except -1
+    cdef int propose(self, const StreamChange *change, Purge *part) noexcept
     cdef int rebuild_dedupe(self) except -1
     cdef void account_for(self, int64_t delta) noexcept

@@ -37,6 +37,7 @@ from gnats.jetstream.state.consumerlist cimport (
     concerned_free,
 )
 from gnats.jetstream.state.dedupe cimport dedupe_free
+from gnats.jetstream.state.entry cimport DELETE_MSG, PURGE_MSGS, StreamChange
 from gnats.jetstream.state.headers cimport H_MSG_ID, MsgHeaders, header_set, parse_headers
 from gnats.jetstream.state.streamcore cimport (
     INTEREST_POLICY,
@@ -51,11 +52,12 @@ from gnats.jetstream.state.streamcore cimport (
 from gnats.jetstream.stream.aging cimport expire_msgs, purge_msg_ids
 from gnats.jetstream.stream.directget cimport process_direct_get, process_direct_get_last
 from gnats.jetstream.stream.ingest cimport process_inbound_jetstream_msg
+from gnats.jetstream.stream.rollups cimport next_rollup
 from gnats.jetstream.stream.scheduler cimport run_msg_scheduling
 from gnats.jetstream.stream.streamlog cimport local_log
 from gnats.store.base cimport STORE_AGAIN, STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, StoreMsg
 from gnats.store.index.filter cimport Filter, filter_free, filter_make
-from gnats.store.removing cimport Purge, purge_some
+from gnats.store.removing cimport Purge
 from gnats.store.store cimport MsgStore
 
 import json
@@ -109,7 +111,7 @@ cdef class Stream(StreamCore):
         self.name = name
         self.client = InternalSubscriber(JETSTREAM, -1, cid, engine.pollers[0], engine.state)
         self.client.register(account)
-        self.account = <void *> account
+        self.account = account
         self.keep = [account, engine]
         self.account_usage = account_usage
         self.server_usage = server_usage
@@ -255,7 +257,7 @@ cdef class Stream(StreamCore):
         """Arm the timers of expiry and schedules anew. Call it after the limits of the store were changed."""
         cdef int64_t when
         pthread_mutex_lock(&self.store.lock)
-        when = self.store.next_expiry()
+        when = min(self.store.next_expiry(), next_rollup(self))
         if not self.closed and when != INT64_MAX:
             self.expires_at = 0
             self.arm_expiry(when)
@@ -401,16 +403,13 @@ cdef class Stream(StreamCore):
 
         Raises StreamError for a closed stream, StoreFailure when the store cannot do it.
         """
-        cdef QsParticipant me
+        cdef StreamChange change
         cdef int rc
-        qs_register(&me)
-        with nogil:
-            qs_online(&me)
-            self.enter()
-            rc = self.store.remove(seq, erase) if not self.closed else STORE_OK
-            self.leave(NULL)
-            qs_offline(&me)
-        qs_unregister(&me)
+        memset(&change, 0, sizeof(change))
+        change.op = DELETE_MSG
+        change.seq = seq
+        change.erase = erase
+        rc = self.propose(&change, NULL)
         if self.closed:
             raise StreamError("stream closed")
         if rc == STORE_NOT_FOUND or rc == STORE_DELETED or rc == STORE_EOF:
@@ -424,34 +423,43 @@ cdef class Stream(StreamCore):
 
         Raises StreamError for a sealed or closed stream, StoreFailure when the store cannot do it.
         """
-        cdef QsParticipant me
+        cdef StreamChange change
         cdef Purge part
-        cdef const char *p = PyBytes_AS_STRING(subject)
-        cdef size_t n = PyBytes_GET_SIZE(subject)
-        cdef int rc = STORE_OK
+        cdef int rc
         if self.closed:
             raise StreamError("stream closed")
         if self.cfg.sealed:
             raise StreamError("sealed stream")
-        qs_register(&me)
-        with nogil:
-            part.begun = False
-            part.purged = 0
-            while True:
-                qs_online(&me)
-                self.enter()
-                rc = purge_some(self.store, p, <uint32_t> n, seq, keep, &part) if not self.closed else STORE_OK
-                self.leave(NULL)
-                if rc == STORE_AGAIN:
-                    qs_offline(&me)
-                    usleep(BETWEEN)    # let other threads take the lock
-                    continue
-                self.tell_purged(p, n)
-                qs_offline(&me)
-                break
-        qs_unregister(&me)
+        memset(&change, 0, sizeof(change))
+        change.op = PURGE_MSGS
+        change.subject.p = PyBytes_AS_STRING(subject)
+        change.subject.n = PyBytes_GET_SIZE(subject)
+        change.seq = seq
+        change.keep = keep
+        part.begun = False
+        part.purged = 0
+        rc = self.propose(&change, &part)
         self.store.check(rc)
         return part.purged
+
+    cdef int propose(self, const StreamChange *change, Purge *part) noexcept:
+        """Have the log make a change, unless the stream is closed. part: how far a purge is. Returns a StoreError."""
+        cdef QsParticipant me
+        cdef int rc = STORE_AGAIN
+        qs_register(&me)
+        with nogil:
+            while rc == STORE_AGAIN:
+                qs_online(&me)
+                self.enter()
+                rc = self.log.change(self, change, part) if not self.closed else STORE_OK
+                self.leave(NULL)
+                if rc != STORE_AGAIN and part != NULL:
+                    self.tell_purged(change.subject.p, change.subject.n)
+                qs_offline(&me)
+                if rc == STORE_AGAIN:
+                    usleep(BETWEEN)    # let other threads take the lock
+        qs_unregister(&me)
+        return rc
 
     cdef int rebuild_dedupe(self) except -1:
         """Remember the ids of the messages within the duplicate window, and that of the last message."""

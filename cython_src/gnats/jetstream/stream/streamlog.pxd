@@ -1,7 +1,7 @@
-"""The log of a stream on one server: store each proposed entry at once.
+"""The log of a stream on one server: apply all that is proposed at once.
 
-A log is given checked entries (StreamLog.propose) and calls store_entry() for each, in the log's order. The stream's
-lock is held.
+A log is given checked entries (StreamLog.propose) and other changes (StreamLog.change), and calls store_entries() or
+apply_change() for each, in the log's order. The stream's lock is held.
 """
 from gnats.jetstream.state.streamcore cimport StreamLog
 

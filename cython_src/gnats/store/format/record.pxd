@@ -16,12 +16,20 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from gnats.includes.layout cimport static_assert
 from gnats.store.format.highway cimport HighwayKey, HighwayPiece, highway_headed, highway_pieces
 
 cdef enum:
+    # offsets in a record
+    RECORD_SEQ = 4
+    RECORD_TIME = RECORD_SEQ + 8
+    RECORD_SUBJECT_N = RECORD_TIME + 8
+
+cdef enum:
     # bytes
-    RECORD_HEADER = 22
+    RECORD_HEADER = RECORD_SUBJECT_N + 2
     RECORD_HASH = 8
+    HEADERS_N = 4           # the length of the headers, in records that have them
     EMPTY_RECORD = RECORD_HEADER + RECORD_HASH
     MAX_RECORD = 32 * 1024 * 1024
     MAX_SUBJECT = 65535     # the most that its u16 can say; a subject tree holds it (MAX_TREE_SUBJECT)
@@ -66,9 +74,23 @@ cdef struct Record:
     uint8_t kind            # a RecordKind
 
 
+# Fields of the n >= RECORD_HEADER bytes at `data`; the sequence with EBIT or TBIT.
+cdef inline uint64_t record_seq(const char *data) noexcept nogil:
+    cdef uint64_t seq
+    memcpy(&seq, data + RECORD_SEQ, sizeof(seq))
+    return seq
+
+
+cdef inline uint16_t record_subject_n(const char *data) noexcept nogil:
+    cdef uint16_t n
+    memcpy(&n, data + RECORD_SUBJECT_N, sizeof(n))
+    return n
+
+
 # The size of a record in bytes; one over MAX_RECORD must not be written. The arguments are below 2**32.
 cdef inline uint64_t record_size(size_t subject_n, size_t hdr_n, size_t msg_n) noexcept nogil:
-    return EMPTY_RECORD + subject_n + msg_n + (4 + hdr_n if hdr_n else 0)
+    static_assert(RECORD_HEADER == 22)    # nats-server's
+    return EMPTY_RECORD + subject_n + msg_n + (HEADERS_N + hdr_n if hdr_n else 0)
 
 
 # The checksum of the record at `data`: `gap` bytes between the subject and the last `rest` bytes are not part of it.
@@ -77,9 +99,9 @@ cdef inline uint64_t record_sum(
 ) noexcept nogil:
     cdef HighwayPiece pieces[3]
     if gap == 0:
-        return highway_headed(key, data + 4, data + RECORD_HEADER, subject_n + rest)
-    pieces[0].at = data + 4
-    pieces[0].n = 16
+        return highway_headed(key, data + RECORD_SEQ, data + RECORD_HEADER, subject_n + rest)
+    pieces[0].at = data + RECORD_SEQ
+    pieces[0].n = RECORD_SUBJECT_N - RECORD_SEQ
     pieces[1].at = data + RECORD_HEADER
     pieces[1].n = subject_n
     pieces[2].at = data + RECORD_HEADER + subject_n + gap
@@ -97,17 +119,17 @@ cdef inline char *record_put(
     cdef uint32_t u32 = size | HAS_HEADERS if hdr_n else size
     cdef uint16_t u16 = <uint16_t> subject_n
     memcpy(out, &u32, 4)
-    memcpy(out + 4, &seq, 8)
-    memcpy(out + 12, &ts, 8)
-    memcpy(out + 20, &u16, 2)
+    memcpy(out + RECORD_SEQ, &seq, sizeof(seq))
+    memcpy(out + RECORD_TIME, &ts, sizeof(ts))
+    memcpy(out + RECORD_SUBJECT_N, &u16, sizeof(u16))
     out += RECORD_HEADER
     memcpy(out, subject, subject_n)
     out += subject_n
     if hdr_n:
         u32 = <uint32_t> hdr_n
-        memcpy(out, &u32, 4)
-        memcpy(out + 4, hdr, hdr_n)
-        out += 4 + hdr_n
+        memcpy(out, &u32, HEADERS_N)
+        memcpy(out + HEADERS_N, hdr, hdr_n)
+        out += HEADERS_N + hdr_n
     memcpy(out, msg, msg_n)
     return out + msg_n
 
@@ -118,7 +140,7 @@ cdef inline uint64_t record_encode(
     const char *hdr, size_t hdr_n, const char *msg, size_t msg_n,
 ) noexcept nogil:
     cdef char *end = record_put(out, seq, ts, subject, subject_n, hdr, hdr_n, msg, msg_n)
-    cdef uint64_t sum64 = record_sum(out, key, subject_n, 4 if hdr_n else 0, hdr_n + msg_n)
+    cdef uint64_t sum64 = record_sum(out, key, subject_n, HEADERS_N if hdr_n else 0, hdr_n + msg_n)
     memcpy(end, &sum64, 8)
     return sum64
 
@@ -132,14 +154,14 @@ cdef inline int record_parse(const char *data, size_t n, Record *r) noexcept nog
     if n < RECORD_HEADER:
         return RECORD_SHORT
     memcpy(&size, data, 4)
-    memcpy(&r.subject_n, data + 20, 2)
-    memcpy(&seq, data + 4, 8)
-    memcpy(&r.ts, data + 12, 8)
+    r.subject_n = record_subject_n(data)
+    seq = record_seq(data)
+    memcpy(&r.ts, data + RECORD_TIME, sizeof(r.ts))
     r.size = size & 0x7fffffff
     if r.size < EMPTY_RECORD or r.size > MAX_RECORD:
         return RECORD_BAD
     body = r.size - EMPTY_RECORD
-    if r.subject_n + (<size_t> 4 if size & HAS_HEADERS else 0) > body:
+    if r.subject_n + (<size_t> HEADERS_N if size & HAS_HEADERS else 0) > body:
         return RECORD_BAD
     if n < r.size:
         return RECORD_SHORT
@@ -153,9 +175,9 @@ cdef inline int record_parse(const char *data, size_t n, Record *r) noexcept nog
         r.kind = ERASED
     r.seq = seq & ~(EBIT | TBIT)
     if size & HAS_HEADERS:
-        body -= 4
-        memcpy(&hdr_n, r.hdr, 4)
-        r.hdr += 4
+        body -= HEADERS_N
+        memcpy(&hdr_n, r.hdr, HEADERS_N)
+        r.hdr += HEADERS_N
         if hdr_n > body:
             # the body of an erased record has no meaning, so its lengths may be wrong
             bad = RECORD_HEADERS_BAD if r.kind == MESSAGE else RECORD_OK

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from gnats.store.format.highway cimport HighwayKey, highway_key_of
 
+OVERHEAD = EMPTY_RECORD + HEADERS_N
 KINDS = ("message", "erased", "tombstone")
 
 

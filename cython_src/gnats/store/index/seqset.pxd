@@ -47,6 +47,8 @@ cdef bint seqset_delete(SeqSet *s, uint64_t seq) noexcept nogil
 # some of them may have changed.
 cdef int64_t seqset_insert_range(SeqSet *s, uint64_t first, uint64_t last) noexcept nogil
 cdef int64_t seqset_delete_range(SeqSet *s, uint64_t first, uint64_t last) noexcept nogil
+# Makes sure that everything from a sequence on can be deleted without memory. False: no memory.
+cdef bint seqset_prepare_cut(SeqSet *s, uint64_t first) noexcept nogil
 cdef uint64_t seqset_count(SeqSet *s, uint64_t first, uint64_t last) noexcept nogil    # members from first to last
 
 # The smallest and the largest member; 0 for an empty set.

@@ -247,6 +247,15 @@ cdef int64_t seqset_insert_range(SeqSet *s, uint64_t first, uint64_t last) noexc
         base += NODE_BITS
 
 
+cdef bint seqset_prepare_cut(SeqSet *s, uint64_t first) noexcept nogil:
+    # Nodes behind the first are dropped as a whole, and need no bitmap for that.
+    cdef size_t i
+    if s.n == 0:
+        return True
+    i = position(s, base_of(first))
+    return i == s.n or s.nodes[i].base >= first or spell_out(&s.nodes[i])
+
+
 cdef int64_t seqset_delete_range(SeqSet *s, uint64_t first, uint64_t last) noexcept nogil:
     cdef uint64_t base, end
     cdef int64_t gone = 0, part

@@ -7,7 +7,7 @@ from libc.string cimport memcpy, memset
 
 from gnats.core.subjects.subject cimport mul_mix
 from gnats.includes.units cimport SECOND
-from gnats.includes.varint cimport get_uvarint, get_varint, put_uvarint, put_varint
+from gnats.includes.varint cimport MAX_VARINT, get_uvarint, get_varint, put_uvarint, put_varint
 
 cdef enum:
     VERSION = 1
@@ -157,6 +157,10 @@ cdef int wheel_add(Wheel *w, uint64_t seq, int64_t expires) noexcept nogil:
     return 0
 
 
+cdef bint wheel_has(const Wheel *w, uint64_t seq) noexcept nogil:
+    return w.count and w.table[place(w, seq)]
+
+
 cdef bint wheel_find(const Wheel *w, uint64_t seq, int64_t *expires) noexcept nogil:
     cdef uint32_t at
     if w.count == 0:
@@ -216,6 +220,10 @@ cdef size_t wheel_take(Wheel *w, int64_t now, Expiry *out, size_t room) noexcept
 
 cdef int64_t wheel_next(const Wheel *w) noexcept nogil:
     return w.lowest
+
+
+cdef size_t wheel_room(const Wheel *w) noexcept nogil:
+    return WHEEL_HEADER + <size_t> w.count * (2 * MAX_VARINT)
 
 
 cdef size_t wheel_encode(const Wheel *w, uint64_t high_seq, uint8_t *out) noexcept nogil:
@@ -299,7 +307,7 @@ cdef class HashWheel:
         return None if self.wheel.count == 0 else wheel_next(&self.wheel)
 
     def encode(self, uint64_t high_seq) -> bytes:
-        cdef bytes encoded = PyBytes_FromStringAndSize(NULL, WHEEL_HEADER + 20 * <size_t> self.wheel.count)
+        cdef bytes encoded = PyBytes_FromStringAndSize(NULL, wheel_room(&self.wheel))
         cdef size_t n = wheel_encode(&self.wheel, high_seq, <uint8_t *> PyBytes_AS_STRING(encoded))
         return encoded[:n]
 

@@ -212,3 +212,15 @@ def test_many_message_ids() -> None:
     assert probe.find(b"id-49001") == 49_001
     probe.expire(50_000)
     assert len(probe) == 0
+
+
+def test_message_ids_that_are_taken_back() -> None:
+    probe = DedupeProbe()
+    for i in range(1, 1001):
+        probe.add(b"id-%d" % i, i, i)
+    probe.forget(600)
+    assert len(probe) == 600
+    assert [probe.find(b"id-%d" % i) for i in (600, 601, 1000)] == [600, 0, 0]
+    probe.add(b"id-601", 601, 2000)
+    assert probe.expire(1500) == 2000
+    assert (len(probe), probe.find(b"id-601")) == (1, 601)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.schedules import Scheduled, parse_schedules, read_schedules
+from support.wire import header
 
 from gnats.go.text import SECOND
 from gnats.store.index.schedules import SchedulesProbe
@@ -104,10 +105,6 @@ def test_damaged_ones_do_no_harm(data: bytes, count: int) -> None:
 
 
 # -- in a store ----------------------------------------------------------------------------------------------
-
-
-def header(*lines: str) -> bytes:
-    return b"NATS/1.0\r\n" + b"".join(line.encode() + b"\r\n" for line in lines) + b"\r\n"
 
 
 def schedule(pattern: str = LATER) -> bytes:

@@ -1,0 +1,86 @@
+"""Changes of interest that wait for the poller of a link to another server (half of updateRemoteSubscription).
+
+A sink of interest may not take a connection's lock. A link therefore has a queue with a lock of its own: sinks in the
+sublists of many accounts put changes into it, on any thread, and the link's poller takes them. The queue holds one
+change for each account, subject and queue group: it remembers what the link was told last and what is true now. A
+change that is undone before the link takes it leaves the queue. So the queue holds no more changes than it would take
+to tell the link everything anew, however long the link does not listen.
+
+A queue that runs out of memory or exceeds its limit drops everything and is *incomplete* until the link has been told
+so: the link must begin anew.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint8_t, uint32_t
+
+from gnats.core.subjects.sublist cimport InterestSink, Sublist
+from gnats.core.subjects.trie cimport Interest
+from gnats.includes.pthread cimport pthread_mutex_t
+
+cdef enum:
+    # which interest a link hears of: bits of InterestQueue.wanted
+    WANT_LOCAL = 1
+    WANT_REMOTE = 2
+    WANT_SERVICES = 4
+    # The number of subscriptions to a subject outside of queue groups. Without this: 1 for any number above 0.
+    WANT_NUMBERS = 8
+
+
+cdef struct InterestChange:
+    InterestChange *next      # in its bucket
+    uint32_t hash
+    uint32_t subject_len
+    uint32_t queue_len
+    InterestChange *later     # in the order of the first change that the link has not taken
+    InterestChange *earlier
+    void *account             # as in interest_queue_follow
+    Interest before           # what the link was told last; 0 for what it does not want
+    Interest now
+    char data[1]              # subject and queue group, adjacent
+
+
+cdef inline const char *change_subject(const InterestChange *change) noexcept nogil:
+    return change.data
+
+
+cdef inline const char *change_queue(const InterestChange *change) noexcept nogil:
+    return change.data + change.subject_len
+
+
+cdef struct ChangeTable:
+    InterestChange **slots
+    uint32_t mask
+    uint32_t n
+
+
+cdef struct InterestQueue:
+    uint8_t wanted            # WANT_* bits; like the next three, set once
+    size_t limit              # most bytes of changes
+    # The queue was empty and has something to take now. Called with a sublist's lock held to write.
+    void (*wake)(void *link) noexcept nogil
+    void *link
+    pthread_mutex_t lock      # the rest is under it
+    ChangeTable table
+    InterestChange *first
+    InterestChange *last
+    size_t bytes
+    uint8_t incomplete
+
+
+# A queue's sink in the sublist of one account; it must not move while the sublist has it.
+cdef struct FollowedAccount:
+    InterestSink sink         # first: the sublist knows only this
+    InterestQueue *queue
+    void *account
+
+
+cdef void interest_queue_init(
+    InterestQueue *q, uint8_t wanted, size_t limit, void (*wake)(void *link) noexcept nogil, void *link) noexcept nogil
+# Free all changes. The queue follows no account any more.
+cdef void interest_queue_free(InterestQueue *q) noexcept nogil
+# Put all interest in an account's sublist into the queue, and all changes from now on. `account` comes back with them.
+cdef void interest_queue_follow(InterestQueue *q, FollowedAccount *sink, Sublist sl, void *account) noexcept nogil
+# Follow an account no longer, and drop its changes. Those that the link has taken are the link's.
+cdef void interest_queue_leave(FollowedAccount *sink, Sublist sl) noexcept nogil
+# Take up to `most` changes, the oldest first, chained through `later`; free() each. NULL: there are none.
+# incomplete[0]: changes have been lost. The link must forget what it was told, and follow each account anew.
+cdef InterestChange *interest_queue_take(InterestQueue *q, uint32_t most, bint *incomplete) noexcept nogil

@@ -1,0 +1,285 @@
+"""Changes of interest that wait for a link; see interest_queue.pxd."""
+cimport cython
+from libc.stddef cimport size_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memcpy, memset
+
+from gnats.core.runtime.hash_table cimport as_chained, as_chains, chains_add, chains_clear, chains_remove
+from gnats.core.subjects.subject cimport hash_bytes, hash_seed_a, mul_mix
+from gnats.core.subjects.sublist cimport InterestSink, Sublist, sub_queue, sub_subject
+from gnats.core.subjects.trie cimport Interest, Subscription
+from gnats.includes.atomics cimport add64, load64
+from gnats.includes.pthread cimport (
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
+
+cdef enum:
+    FIRST_SLOTS = 16
+
+
+cdef void interest_queue_init(
+    InterestQueue *q, uint8_t wanted, size_t limit, void (*wake)(void *link) noexcept nogil, void *link
+) noexcept nogil:
+    memset(q, 0, sizeof(InterestQueue))
+    pthread_mutex_init(&q.lock, NULL)
+    q.wanted = wanted
+    q.limit = limit
+    q.wake = wake
+    q.link = link
+
+
+cdef void interest_queue_free(InterestQueue *q) noexcept nogil:
+    drop_all(q)
+    pthread_mutex_destroy(&q.lock)
+
+
+cdef void interest_queue_follow(InterestQueue *q, FollowedAccount *sink, Sublist sl, void *account) noexcept nogil:
+    sink.sink.changed = note_change
+    sink.queue = q
+    sink.account = account
+    sl.add_sink(&sink.sink)
+
+
+cdef void interest_queue_leave(FollowedAccount *sink, Sublist sl) noexcept nogil:
+    cdef InterestQueue *q = sink.queue
+    cdef InterestChange *change
+    cdef InterestChange *following
+    sl.remove_sink(&sink.sink)
+    pthread_mutex_lock(&q.lock)
+    change = q.first
+    while change != NULL:
+        following = change.later
+        if change.account == sink.account:
+            take_out(q, change)
+            free(change)
+        change = following
+    pthread_mutex_unlock(&q.lock)
+
+
+cdef InterestChange *interest_queue_take(InterestQueue *q, uint32_t most, bint *incomplete) noexcept nogil:
+    cdef InterestChange *taken = NULL
+    cdef InterestChange **end = &taken
+    pthread_mutex_lock(&q.lock)
+    incomplete[0] = q.incomplete
+    q.incomplete = 0
+    while q.first != NULL and most:
+        end[0] = q.first
+        take_out(q, q.first)
+        end = &end[0].later
+        most -= 1
+    end[0] = NULL
+    pthread_mutex_unlock(&q.lock)
+    return taken
+
+
+cdef void note_change(
+    InterestSink *sink, const Subscription *s, const Interest *before, const Interest *now
+) noexcept nogil:
+    """Put a change into the queue of the sink, or into the change of the same subject that waits there."""
+    cdef FollowedAccount *followed = <FollowedAccount *> sink
+    cdef InterestQueue *q = followed.queue
+    cdef Interest old = wanted_of(q, s, before), new = wanted_of(q, s, now)
+    cdef bint idle
+    if same_interest(&old, &new):
+        return
+    pthread_mutex_lock(&q.lock)
+    idle = q.first == NULL and not q.incomplete
+    # The changes of an incomplete queue are not needed: the link will hear of everything.
+    if not q.incomplete and not put_change(q, followed.account, s, &old, &new):
+        drop_all(q)
+        q.incomplete = 1
+    idle = idle and (q.first != NULL or q.incomplete)
+    pthread_mutex_unlock(&q.lock)
+    if idle:
+        q.wake(q.link)
+
+
+cdef inline uint32_t wanted_number(
+    const InterestQueue *q, uint8_t which, const Subscription *s, uint32_t n
+) noexcept nogil:
+    if not q.wanted & which:
+        return 0
+    return n if s.queue_len or q.wanted & WANT_NUMBERS else n > 0
+
+
+cdef inline Interest wanted_of(const InterestQueue *q, const Subscription *s, const Interest *interest) noexcept nogil:
+    """Return an interest as the link wants to hear of it."""
+    cdef Interest wanted
+    wanted.local = wanted_number(q, WANT_LOCAL, s, interest.local)
+    wanted.remote = wanted_number(q, WANT_REMOTE, s, interest.remote)
+    wanted.services = wanted_number(q, WANT_SERVICES, s, interest.services)
+    return wanted
+
+
+cdef inline bint same_interest(const Interest *a, const Interest *b) noexcept nogil:
+    return a.local == b.local and a.remote == b.remote and a.services == b.services
+
+
+# ---- under the queue's lock ----
+
+cdef inline size_t change_size(size_t text) noexcept nogil:
+    return sizeof(InterestChange) + text
+
+
+cdef InterestChange *find_change(InterestQueue *q, void *account, const Subscription *s, uint32_t hash) noexcept nogil:
+    cdef InterestChange *change = q.table.slots[hash & q.table.mask] if q.table.n else NULL
+    while change != NULL:
+        if (
+            change.hash == hash and change.account == account
+            and change.subject_len == s.subject_len and change.queue_len == s.queue_len
+            and memcmp(change_subject(change), sub_subject(s), s.subject_len) == 0
+            and memcmp(change_queue(change), sub_queue(s), s.queue_len) == 0
+        ):
+            return change
+        change = change.next
+    return NULL
+
+
+cdef bint put_change(
+    InterestQueue *q, void *account, const Subscription *s, const Interest *before, const Interest *now
+) noexcept nogil:
+    """Note the present interest in the subject and group of s. False: no memory, or no room."""
+    cdef size_t text = <size_t> s.subject_len + s.queue_len
+    cdef uint32_t hash = <uint32_t> mul_mix(
+        <uint64_t> account ^ hash_seed_a, (<uint64_t> s.queue_len << 32) ^ hash_bytes(sub_subject(s), text))
+    cdef InterestChange *change = find_change(q, account, s, hash)
+    if change != NULL:
+        change.now = now[0]
+        if same_interest(&change.before, now):
+            take_out(q, change)
+            free(change)
+        return True
+    if q.bytes + change_size(text) > q.limit:
+        return False
+    change = <InterestChange *> malloc(change_size(text))
+    if change == NULL:
+        return False
+    change.hash = hash
+    change.account = account
+    change.subject_len = s.subject_len
+    change.queue_len = s.queue_len
+    change.before = before[0]
+    change.now = now[0]
+    memcpy(change.data, sub_subject(s), text)   # the group follows the subject there, too
+    if not chains_add(as_chains(&q.table), as_chained(change), FIRST_SLOTS):
+        free(change)
+        return False
+    change.later = NULL
+    change.earlier = q.last
+    if q.last != NULL:
+        q.last.later = change
+    else:
+        q.first = change
+    q.last = change
+    q.bytes += change_size(text)
+    return True
+
+
+cdef void take_out(InterestQueue *q, InterestChange *change) noexcept nogil:
+    if change.earlier != NULL:
+        change.earlier.later = change.later
+    else:
+        q.first = change.later
+    if change.later != NULL:
+        change.later.earlier = change.earlier
+    else:
+        q.last = change.earlier
+    q.bytes -= change_size(<size_t> change.subject_len + change.queue_len)
+    chains_remove(as_chains(&q.table), as_chained(change))
+    if q.table.n == 0:
+        chains_clear(as_chains(&q.table))
+
+
+cdef void drop_all(InterestQueue *q) noexcept nogil:
+    cdef InterestChange *change
+    while q.first != NULL:
+        change = q.first
+        q.first = change.later
+        free(change)
+    q.last = NULL
+    q.bytes = 0
+    chains_clear(as_chains(&q.table))
+
+
+# ---- for tests ----
+
+@cython.final
+@cython.no_gc   # it has to remove its sinks from the sublists while it has these
+cdef class QueueProbe:
+    """A queue, and sinks of it in sublists; a sublist's number stands for its account."""
+    cdef InterestQueue queue
+    cdef FollowedAccount *sinks   # by number
+    cdef uint32_t most
+    cdef uint64_t woken
+    cdef list sublists
+
+    def __cinit__(self, list sublists not None, uint8_t wanted, size_t limit=<size_t> -1):
+        interest_queue_init(&self.queue, wanted, limit, count_wake, &self.woken)
+        self.sublists = sublists
+        self.most = len(sublists)
+        self.sinks = <FollowedAccount *> calloc(self.most + 1, sizeof(FollowedAccount))
+        if self.sinks == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        cdef uint32_t i
+        if self.sinks != NULL:
+            for i in range(self.most):
+                self.leave(i)
+        interest_queue_free(&self.queue)
+        free(self.sinks)
+
+    def follow(self, uint32_t number) -> None:
+        """Follow the account of a sublist."""
+        cdef Sublist sl = self.sublists[number]
+        with nogil:
+            interest_queue_follow(&self.queue, &self.sinks[number], sl, <void *> <size_t> number)
+
+    def leave(self, uint32_t number) -> None:
+        """Undo follow()."""
+        cdef Sublist sl = self.sublists[number]
+        if self.sinks[number].queue != NULL:
+            with nogil:
+                interest_queue_leave(&self.sinks[number], sl)
+            self.sinks[number].queue = NULL
+
+    def take(self, uint32_t most=<uint32_t> -1) -> tuple:
+        """Return whether the queue was incomplete, and changes: (number, subject, queue group, before, now)."""
+        cdef bint incomplete
+        cdef InterestChange *change
+        cdef InterestChange *following
+        cdef list found = []
+        with nogil:
+            change = interest_queue_take(&self.queue, most, &incomplete)
+        while change != NULL:
+            following = change.later
+            found.append((
+                <size_t> change.account, change_subject(change)[:change.subject_len],
+                change_queue(change)[:change.queue_len],
+                (change.before.local, change.before.remote, change.before.services),
+                (change.now.local, change.now.remote, change.now.services)))
+            free(change)
+            change = following
+        return bool(incomplete), found
+
+    @property
+    def wakes(self) -> int:
+        """How often the queue has woken its link."""
+        return load64(&self.woken)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the changes that wait."""
+        cdef size_t n
+        pthread_mutex_lock(&self.queue.lock)
+        n = self.queue.bytes
+        pthread_mutex_unlock(&self.queue.lock)
+        return n
+
+
+cdef void count_wake(void *woken) noexcept nogil:
+    add64(<uint64_t *> woken, 1)
