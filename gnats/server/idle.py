@@ -147,9 +147,9 @@ class ServerProcess:
 
 
 class Footprint:
-    """What this process has before its servers start: descriptors, threads, memory.
+    """The process's descriptors, threads and memory before its servers start.
 
-    Servers may run at the same time: all of them compare with the state before the first one started.
+    Servers may run at the same time. All of them are compared with the state before the first one started.
     """
 
     _running: ClassVar[int] = 0
@@ -449,7 +449,7 @@ def _calls(pid: int | str, tids: list[int]) -> list[str]:
                     call += f" of {fd} {descriptors(pid).get(fd, 'closed')}"
                 seen[tid][call] += 1
             except (OSError, ValueError):
-                continue  # the thread has ended, or the kernel does not tell
+                continue  # the thread has ended, or the kernel hides its system call
         time.sleep(0.001)
     return [
         f"thread {names.get(tid, '?')} ({tid}): "

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(120)
 
 KILLS = 6
 ROUNDS = 5
-"""Of so many kills each; then another stream is begun: all of one is compared each time."""
+"""Number of rounds of KILLS kills. Each has a new stream, all of which is compared at the end of the round."""
 MESSAGES = 2000
 TIMEOUT = 60
 

@@ -150,7 +150,7 @@ async def test_pauses(js: Client, down: Down, clock: HeldClock) -> None:
 
 
 async def test_an_inactive_threshold(js: Client, down: Down, clock: HeldClock) -> None:
-    """It begins anew: nobody can use a consumer of a server that is down."""
+    """A restart begins the threshold anew: no client can use a consumer while its server is down."""
     await js.stream("Q", storage="file")
     await js.consumer("Q", "C", durable_name="C", inactive_threshold=60 * SECOND)
     await clock.advance(50)

@@ -170,7 +170,7 @@ ENDS = (
     "18446744073709551616", "1e400", "1.5", '""', '"x"', "true", "[]", "{}", "8GB", "9000PB",
     "1s", "-1s", "9223372036s", "9999999999999h", '"\\x00"',
 )  # fmt: skip
-"""What a number, a size or a duration can be."""
+"""Values to try for a number, a size or a duration."""
 ENDED = (
     "port", "http_port", "max_traced_msg_len", "log_size_limit", "log_max_num", "connect_error_reports",
     "reconnect_error_reports", "prof_port", "prof_block_rate", "max_connections", "max_subs",

@@ -77,7 +77,7 @@ def configuration(sets: dict[str, Permissions]) -> str:
 
 @dataclass
 class Target:
-    """A server with a user `name` who has the permissions under test."""
+    """A server with a user `name`, which has the permissions under test."""
 
     name: str
     server: Server | ServerThread

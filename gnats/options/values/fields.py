@@ -115,7 +115,7 @@ class OptionFields:
     resolver_preload: dict[str, str] = field(default_factory=dict)
     """Account JWTs by public account nkey."""
     resolver_pinned_accounts: frozenset[str] = frozenset()
-    """Public nkeys of accounts whose users need no JWT of the account to log in at a reload or a fetch."""
+    """Accounts (public nkeys) whose users may connect, besides the system account; empty: all."""
     resolver_tls: TLSOptions | None = None
     """TLS for the URL of the resolver."""
     max_conn: int = 65536

@@ -54,7 +54,7 @@ class JetStreamOptions:
     """CHACHA or AES."""
     unique_tag: str = ""
     extension_hint: str = ""
-    """For clusters only."""
+    """Has an effect only in clusters."""
     request_queue_limit: int = REQUEST_QUEUE_LIMIT
     """Requests to the API that may wait, without those for information."""
     info_queue_limit: int = 0
