@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(120)
 
 KILLS = 6
 ROUNDS = 5
-"""Number of rounds of KILLS kills. Each has a new stream, all of which is compared at the end of the round."""
+"""Number of rounds of KILLS kills with one stream. A campaign then goes on with a new stream."""
 MESSAGES = 2000
 TIMEOUT = 60
 

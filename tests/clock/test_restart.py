@@ -1,4 +1,4 @@
-"""A server that is stopped and started again: what comes due while it is down, and what is due later."""
+"""A server that is stopped and started again: deadlines while it is down, and later ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def js(up: Up) -> Client:
 
 @pytest.fixture
 def down(up: Up, clock: HeldClock) -> Down:
-    """Stop the server, let so many seconds pass, and start it again; return a client of it."""
+    """Stop the server, let `seconds` pass, and start it again; return a client of it."""
 
     async def down(seconds: float) -> Client:
         await clock.settle()

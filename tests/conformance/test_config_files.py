@@ -212,7 +212,7 @@ async def test_values_at_the_ends_of_their_ranges(
 
 
 async def starts(directory: Path, text: str) -> list[str]:
-    """Start gnats with a configuration and connect a client; return texts of what failed."""
+    """Start gnats with a configuration and connect a client; return a text for each failure."""
     (directory / NAME).write_text(text)
     try:
         options = configure_options(["-a", "127.0.0.1", "-p", "-1", "-c", NAME]).options

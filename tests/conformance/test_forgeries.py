@@ -1,4 +1,4 @@
-"""Reply subjects, headers and names with which a client tries to have others do what it may not do itself."""
+"""Reply subjects, headers and names with which a client tries to cause requests that it may not send."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ Path_ = tuple[str, ...]
 
 CONFIG = "server_name: srv, jetstream { store_dir: js, max_mem: 100M, max_file: 1G }"
 PARTS = 6
-"""The fields of a schema are tried in so many tests."""
+"""Number of tests among which the fields of a schema are divided."""
 _TOLD_LATER = ("mirror", "sources")
 """Members of a stream's state that depend on the progress of its mirror or sources."""
 NAMES_OF_ITS_OWN = re.compile(rb"(Nats-Pin-Id|Nats-Stream-Identity): [^\r]*")

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
 
 Scenario = Callable[[Caller], Any]
 PATIENCE = 60.0
-"""Seconds that servers may take to notice something: they look at what is silent every ten."""
+"""Seconds that a server may take to notice a silent source: it looks every ten seconds."""
 
 
 def create(caller: Caller, name: str, **members: Any) -> Any:

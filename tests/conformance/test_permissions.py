@@ -1,4 +1,4 @@
-"""Permissions: what clients may publish, subscribe to and receive, and the errors of refusals."""
+"""Permissions: subjects that clients may publish, subscribe to and receive, and the errors of refusals."""
 
 from __future__ import annotations
 

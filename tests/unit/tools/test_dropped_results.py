@@ -119,7 +119,7 @@ def definitions(texts: dict[Path, str]) -> Defined:
 
 
 def cimported(text: str) -> dict[str, tuple[str, str]]:
-    """Return what the names that a text cimports stand for: (module, name)."""
+    """Return (module, name) for each name that a text cimports."""
     found = {}
     for _, statement in statements(text):
         if line := CIMPORT.match(statement):
