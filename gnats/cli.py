@@ -23,7 +23,7 @@ gnats <command> -h tells more about a command.
 def main(args: list[str] | None = None) -> int:
     """Run a command, by default this process's. Return the exit status.
 
-    A command whose output nobody reads to the end, as with `| head`, ends as if by SIGPIPE: without a word.
+    When the reader of its output closes the pipe (`| head`), a command ends silently, as if by SIGPIPE.
     """
     try:
         status = run(sys.argv[1:] if args is None else args)
@@ -37,7 +37,7 @@ def main(args: list[str] | None = None) -> int:
 
 
 def output_is_closed() -> bool:
-    """True when standard output is a pipe that nobody reads any more."""
+    """Whether standard output is a pipe whose reading end is closed."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(events & select.POLLERR for _, events in poll.poll(0))

@@ -55,7 +55,7 @@ def monotonic() -> float:
 
 
 def call_later(seconds: float, callback: Callable[..., object], *args: Any) -> Timer:
-    """Make the running loop call `callback(*args)` after so many seconds."""
+    """Make the running loop call `callback(*args)` after `seconds`."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -72,7 +72,7 @@ def seconds_until(timer: Timer) -> float:
 
 
 async def sleep(seconds: float) -> None:
-    """Wait for so many seconds."""
+    """Wait for `seconds`, 0 or more."""
     import asyncio
 
     if not is_held():
@@ -88,7 +88,7 @@ async def sleep(seconds: float) -> None:
 
 @asynccontextmanager
 async def timeout(seconds: float) -> AsyncIterator[None]:
-    """Cancel the body after so many seconds, and raise TimeoutError."""
+    """Cancel the body after `seconds`, and raise TimeoutError."""
     import asyncio
 
     if not is_held():

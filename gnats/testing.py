@@ -57,7 +57,7 @@ class ServerThread:
         self._pollers: Pollers | None = None
         self._port = 0
         self.before: Footprint | None = None
-        """With `checks_rest`, from the start to the end: what the process had before its servers started."""
+        """With `checks_rest`, while the server runs: the process's resources before its servers started."""
 
     def start(self) -> None:
         """Start the server; return when it accepts connections. Raises OptionError and ServerError."""
@@ -120,7 +120,7 @@ class ServerThread:
                 require_nothing_left(before)
 
     def _end(self) -> "Footprint | None":
-        """Return what the process had before its servers started, if the last one has ended."""
+        """Return the process's resources before its servers started, if the last server has ended."""
         before, self.before = self.before, None
         return before if before and before.end() else None
 
@@ -138,18 +138,24 @@ class ServerThread:
 
     @property
     def client_url(self) -> str:
+        """A URL that clients on this machine can connect to. Raises TimeoutError, as call() does."""
         return self.call(lambda server: server.client_url)
 
     @property
     def port(self) -> int:
+        """The client port. Raises TimeoutError, as call() does."""
         return self.call(lambda server: server.port)
 
     @property
     def monitor_port(self) -> int:
+        """The port of the monitoring endpoints; 0 when monitoring is off. Raises TimeoutError."""
         return self.call(lambda server: server.monitor_port)
 
     def call(self, func: Callable[[Server], T]) -> T:
-        """Run `func(server)` in the server's thread; return its result."""
+        """Run `func(server)` in the server's thread; return its result.
+
+        Raises the exception of `func`, or TimeoutError when the call does not end in STOP_TIMEOUT.
+        """
 
         async def run() -> T:
             return func(self.server)
@@ -157,7 +163,7 @@ class ServerThread:
         return self.run(run())
 
     def run(self, coro: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the server's loop; return its result."""
+        """Run a coroutine in the server's loop; return its result. Raises the same exceptions as call()."""
         _, loop = self._started.result(START_TIMEOUT)
         return asyncio.run_coroutine_threadsafe(coro, loop).result(STOP_TIMEOUT)
 

@@ -34,7 +34,7 @@ PROBE_INTERVAL = 0.0005  # seconds between two latency probes, on average
 
 @dataclass(frozen=True)
 class Settings:
-    """How long to measure."""
+    """Number and duration of the measurements."""
 
     rounds: int
     seconds: float  # of one throughput measurement

@@ -67,7 +67,7 @@ class Part:
 
     @property
     def result(self) -> str:
-        """The last line of pytest, or the status where there is none."""
+        """The last line of pytest's output; the exit status when it printed nothing."""
         lines = self.log.read_text(errors="replace").splitlines()
         return lines[-1].strip("= ") if lines else f"exit status {self.status}"
 

@@ -51,7 +51,7 @@ def lowest(*limits: int) -> int:
 
 
 class Account(account.Account):
-    """An account, used in the loop's thread; the base class routes its messages. A limit of -1 is none."""
+    """An account, used in the loop's thread; the base class routes its messages. -1: no limit."""
 
     def __init__(self, name: str, max_connections: int = NO_LIMIT) -> None:
         self.name = name

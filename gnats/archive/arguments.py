@@ -29,9 +29,9 @@ commands:
 _STATUS = """\
 exit status:
   0    all is done
-  1    an error, told in one line on standard error
+  1    an error; standard error has one line that names it
 """
-_STATUS_DAMAGED = f"  {DAMAGED}    all is archived but what is damaged, which is told on standard error\n"
+_STATUS_DAMAGED = f"  {DAMAGED}    all but damaged data is archived; standard error lists the damage\n"
 _STATUS_INTERRUPTED = f"  {INTERRUPTED}  it was interrupted (Ctrl-C)\n"
 
 _MAX_NUMBER = 2**63 - 1

@@ -2,4 +2,4 @@
 
 
 class ArchiveError(Exception):
-    """An error in one line for a person: what failed, and where."""
+    """An error in one line for a person: the failure and its place."""

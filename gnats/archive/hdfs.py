@@ -15,7 +15,7 @@ from gnats.archive.errors import ArchiveError
 from gnats.archive.storage import FILE_ERRORS, Storage, beside_of, first_line, shown
 
 _ONE_SERVER = {"dfs.client.failover.max.attempts": "3"}
-"""For a cluster without a configuration, which has one name node: more attempts would only take minutes."""
+"""Settings for a cluster without a configuration. It has one name node: more attempts only take minutes."""
 
 
 class _Timed:

@@ -257,7 +257,7 @@ class S3Storage(Storage):
                 status = exc.response["ResponseMetadata"]["HTTPStatusCode"]
                 if status == 412:
                     return False
-                if status == 409:  # another job is creating the file: try again to see who was first
+                if status == 409:  # another job is creating the file: try again to see which job was first
                     continue
                 raise ArchiveError(f"{where} cannot be written: {first_line(exc)}") from None
             except BotoCoreError as exc:

@@ -42,7 +42,7 @@ class JWTUser:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The account, permissions and limits of a client that may connect. A limit of -1 is none."""
+    """The account, permissions and limits of a client that may connect. -1: no limit."""
 
     account: str = GLOBAL_ACCOUNT
     permissions: Permissions | None = None

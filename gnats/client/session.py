@@ -134,7 +134,7 @@ class Session:
         self._deciding = deciding
 
     def expire_after(self, seconds: float, log: "Logger") -> None:
-        """Close the connection after so many seconds: its grant ends then."""
+        """Close the connection after `seconds`, when its grant ends."""
         self.cancel_expiry()
 
         def expire() -> None:

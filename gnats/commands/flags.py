@@ -85,7 +85,7 @@ Server:
                                PID may be a file that holds it, or a prefix*
     -P, --pid FILE             Write the process id to a file
         --ports_file_dir DIR   Write the URLs to DIR/<program>_<pid>.ports
-        --client_advertise HP  host:port that clients are told to connect to
+        --client_advertise HP  host:port that INFO names to clients
         --profile PORT         Port for the profiling endpoint (default: none)
         --io_threads N         Threads that serve connections; 0: the event loop's own does (default: auto)
 

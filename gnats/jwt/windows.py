@@ -29,9 +29,10 @@ def validate_src(limits: UserPermissionLimits, host: str) -> bool:
 
 
 def validate_times(limits: UserPermissionLimits, now: float | None = None) -> float | None:
-    """Return the seconds for which a user may stay who connects at the unix time `now` (None: the time).
+    """Return the seconds until the end of the window in which the user may be connected (validateTimes).
 
-    0: for ever; None: the user may not connect.
+    `now` is the unix time of the connection; None: the current time. A result of 0 means no end. None means
+    that the user may not connect.
     """
     if not limits.times:
         return 0.0

@@ -43,22 +43,28 @@ class Logger:
         self._limited: dict[str, float] = {}
 
     def notice(self, text: str) -> None:
+        """Log a line at level INF (Noticef)."""
         self.log("INF", text)
 
     def warn(self, text: str) -> None:
+        """Log a line at level WRN (Warnf)."""
         self.log("WRN", text)
 
     def error(self, text: str) -> None:
+        """Log a line at level ERR (Errorf)."""
         self.log("ERR", text)
 
     def fatal(self, text: str) -> None:
+        """Log a line at level FTL (Fatalf). Does not end the process, unlike nats-server's."""
         self.log("FTL", text)
 
     def debug(self, text: str) -> None:
+        """Log a line at level DBG, if `debug_on` (Debugf)."""
         if self.debug_on:
             self.log("DBG", text)
 
     def trace(self, text: str) -> None:
+        """Log a line at level TRC, if `trace_on` (Tracef)."""
         if self.trace_on:
             self.log("TRC", text)
 

@@ -129,7 +129,7 @@ class Clients:
             session.close(self._log, ClosedState.SERVER_SHUTDOWN)
 
     def abort(self) -> None:
-        """Drop what the connections that are left do not read."""
+        """Drop the bytes queued for the remaining connections, which do not read them, so that all close."""
         left = [*self.open.values(), *self.refused.values()]
         self._log.warn(f"Dropping what {len(left)} connections do not read")
         for session in left:

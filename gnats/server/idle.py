@@ -106,7 +106,7 @@ class Sample:
 
 
 def restless(before: Sample, after: Sample, *, asking: int = 0) -> list[str]:
-    """Return in words what did not rest between two samples; `asking`: the calling thread, which may run."""
+    """Describe what did not rest between two samples. `asking` is the calling thread, which may run."""
     seconds = after.at - before.at
     allowed = 1 + int(seconds * WAKEUPS_PER_SECOND)
     faults = []
@@ -147,9 +147,9 @@ class ServerProcess:
 
 
 class Footprint:
-    """What this process has before its servers start: descriptors, threads, memory.
+    """The process's descriptors, threads and memory before its servers start.
 
-    Servers may run at the same time: all of them compare with the state before the first one started.
+    Servers may run at the same time. All of them are compared with the state before the first one started.
     """
 
     _running: ClassVar[int] = 0
@@ -276,9 +276,9 @@ def require_closed(port: int, pollers: Pollers) -> None:
 
 
 def require_nothing_left(before: Footprint) -> None:
-    """Raise NotAtRest for what this process has more than before its servers, which have all ended.
+    """Raise NotAtRest if this process has more than before its servers, which have all ended.
 
-    These are timers, eventfds, epoll sets, files of stores, and memory. A test's own count as well: it must
+    It counts timers, eventfds, epoll sets, files of stores, and memory. A test's own count as well: it must
     close them before its server ends, or make them before it starts one. No server makes a pipe.
     """
     now = descriptors("self")
@@ -294,7 +294,7 @@ def require_nothing_left(before: Footprint) -> None:
     ]
     if _growth(before) > KEPT_MEMORY_EMBEDDED:
         gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)  # what the process has freed is not a leak
+        ctypes.CDLL(None).malloc_trim(0)  # freed memory that the process keeps is not a leak
         if (more := _growth(before)) > KEPT_MEMORY_EMBEDDED:
             kept.append(f"the process has {more >> 20} MiB more memory than before")
     _require_nothing(kept)
@@ -449,7 +449,7 @@ def _calls(pid: int | str, tids: list[int]) -> list[str]:
                     call += f" of {fd} {descriptors(pid).get(fd, 'closed')}"
                 seen[tid][call] += 1
             except (OSError, ValueError):
-                continue  # the thread has ended, or the kernel does not tell
+                continue  # the thread has ended, or the kernel hides its system call
         time.sleep(0.001)
     return [
         f"thread {names.get(tid, '?')} ({tid}): "

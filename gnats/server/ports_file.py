@@ -1,4 +1,4 @@
-"""The ports file (server.go): tells a test or script on which ports the server that it started listens."""
+"""The ports file (server.go), from which a test or script reads the ports of the server that it started."""
 
 import fcntl
 import json

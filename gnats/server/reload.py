@@ -123,7 +123,7 @@ class ClientReload:
             if self._changed & _LIMITS:
                 self._reload_limits(session)
         except MemoryError:
-            # It must not keep what the new options take from it.
+            # The client must not keep permissions that the new options take from it.
             self._log.error(f"{session} - Out of memory - Closing")
             session.close(self._log, ClosedState.READ_ERROR)
         return True

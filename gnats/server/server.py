@@ -214,6 +214,7 @@ class Server:
 
     @property
     def num_clients(self) -> int:
+        """The number of connected clients (NumClients)."""
         return len(self.clients)
 
     @property
@@ -433,10 +434,11 @@ class Server:
 
     @property
     def in_lame_duck_mode(self) -> bool:
+        """Whether lame duck mode has begun (isLameDuckMode)."""
         return self._lame_duck is not None
 
     def reopen_log(self) -> None:
-        """Open the log file again, after somebody renamed it. Logs the outcome, also an error."""
+        """Open the log file again, after it was renamed (ReOpenLogFile). Log the outcome, also an error."""
         try:
             reopened = self.log.reopen()
         except ServerError as exc:

@@ -19,7 +19,7 @@ MAX_STACKS = 1000
 
 
 def cpu_profile(seconds: float, cancel: threading.Event) -> dict[str, int]:
-    """Sample for so many seconds, or until `cancel` is set. Return microseconds of CPU by Python stack.
+    """Sample for `seconds`, or until `cancel` is set. Return microseconds of CPU by Python stack.
 
     A stack is "thread;outermost;...;innermost". CPU used by native code, also without the GIL, counts for the
     Python function that called it. The calling thread is left out.

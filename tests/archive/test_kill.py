@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(120)
 
 KILLS = 6
 ROUNDS = 5
-"""Of so many kills each; then another stream is begun: all of one is compared each time."""
+"""Number of rounds of KILLS kills with one stream. A campaign then goes on with a new stream."""
 MESSAGES = 2000
 TIMEOUT = 60
 

@@ -209,7 +209,7 @@ async def fill(server: Server, publisher: Client, cid: int, clock: HeldClock) ->
     while session.client.snapshot()["pending_bytes"] < MIB:
         publisher.publish("a", bytes(MIB // 4))
         await publisher.fence()
-        await clock.settle()  # the connection's poller has written what the socket takes
+        await clock.settle()  # the connection's poller has written as much as the socket accepts
 
 
 async def test_what_is_not_read_has_its_time(start: Start, connect: Connect, clock: HeldClock) -> None:

@@ -1,4 +1,4 @@
-"""A server that is stopped and started again: what comes due while it is down, and what is due later."""
+"""A server that is stopped and started again: deadlines while it is down, and later ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def js(up: Up) -> Client:
 
 @pytest.fixture
 def down(up: Up, clock: HeldClock) -> Down:
-    """Stop the server, let so many seconds pass, and start it again; return a client of it."""
+    """Stop the server, let `seconds` pass, and start it again; return a client of it."""
 
     async def down(seconds: float) -> Client:
         await clock.settle()
@@ -150,7 +150,7 @@ async def test_pauses(js: Client, down: Down, clock: HeldClock) -> None:
 
 
 async def test_an_inactive_threshold(js: Client, down: Down, clock: HeldClock) -> None:
-    """It begins anew: nobody can use a consumer of a server that is down."""
+    """A restart begins the threshold anew: no client can use a consumer while its server is down."""
     await js.stream("Q", storage="file")
     await js.consumer("Q", "C", durable_name="C", inactive_threshold=60 * SECOND)
     await clock.advance(50)

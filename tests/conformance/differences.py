@@ -1,4 +1,4 @@
-"""What the comparing tests must know of the differences in docs/status.md. Everything else is the same."""
+"""The differences of docs/status.md that the comparing tests allow. All else must be the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Authentication with a token or with user and password: who may connect, and when a refusal comes."""
+"""Authentication with a token or with user and password: accepted clients, and the time of a refusal."""
 
 from __future__ import annotations
 

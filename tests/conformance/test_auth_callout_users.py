@@ -21,7 +21,7 @@ from gnats.nkeys.nkeys import KeyPair
 pytestmark = pytest.mark.timeout(120)
 
 PLACED = "placed"
-"""The user that the service makes of those that it is asked about."""
+"""The user whose grant the service's answers contain, whatever user a request is about."""
 ASKED, REFUSED_UNASKED = "asked", "refused"
 DENIED = {"deny": ["$SYS.REQ.USER.AUTH"]}
 

@@ -170,7 +170,7 @@ ENDS = (
     "18446744073709551616", "1e400", "1.5", '""', '"x"', "true", "[]", "{}", "8GB", "9000PB",
     "1s", "-1s", "9223372036s", "9999999999999h", '"\\x00"',
 )  # fmt: skip
-"""What a number, a size or a duration can be."""
+"""Values to try for a number, a size or a duration."""
 ENDED = (
     "port", "http_port", "max_traced_msg_len", "log_size_limit", "log_max_num", "connect_error_reports",
     "reconnect_error_reports", "prof_port", "prof_block_rate", "max_connections", "max_subs",
@@ -212,7 +212,7 @@ async def test_values_at_the_ends_of_their_ranges(
 
 
 async def starts(directory: Path, text: str) -> list[str]:
-    """Start gnats with a configuration and connect a client; return texts of what failed."""
+    """Start gnats with a configuration and connect a client; return a text for each failure."""
     (directory / NAME).write_text(text)
     try:
         options = configure_options(["-a", "127.0.0.1", "-p", "-1", "-c", NAME]).options

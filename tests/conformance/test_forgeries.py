@@ -1,4 +1,4 @@
-"""Reply subjects, headers and names with which a client tries to have others do what it may not do itself."""
+"""Reply subjects, headers and names with which a client tries to cause requests that it may not send."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TARGETS = [
     "$SYS.REQ.CLAIMS.DELETE",
 ]
 OWN = ["$JS.API.STREAM.DELETE.OF_A", "$JS.API.STREAM.PURGE.OF_A"]
-"""What the requester may not be allowed to ask itself."""
+"""Requests that the requester may not send itself."""
 
 
 STREAMS = (("a", "OF_A"), ("b", "OF_B"))

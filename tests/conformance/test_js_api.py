@@ -294,7 +294,7 @@ def test_an_ephemeral_consumer_that_is_changed_goes_as_it_would_have(asker: Aske
 
 
 def test_what_threads_write_is_answered_the_same(asker: Asker) -> None:
-    """The answers have so many subjects that a thread writes them, not the event loop."""
+    """A thread writes answers with many subjects, not the event loop."""
     asker.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "storage": "memory"})
     for caller in asker.callers:
         caller.send(b"".join(b"PUB s.%d 1\r\nx\r\n" % (number % 1100) for number in range(1199)))

@@ -30,9 +30,9 @@ Path_ = tuple[str, ...]
 
 CONFIG = "server_name: srv, jetstream { store_dir: js, max_mem: 100M, max_file: 1G }"
 PARTS = 6
-"""The fields of a schema are tried in so many tests."""
+"""Number of tests among which the fields of a schema are divided."""
 _TOLD_LATER = ("mirror", "sources")
-"""How far a stream is with what it takes from others, which is not known at once."""
+"""Members of a stream's state that depend on the progress of its mirror or sources."""
 NAMES_OF_ITS_OWN = re.compile(rb"(Nats-Pin-Id|Nats-Stream-Identity): [^\r]*")
 SHORT = 60 * 10**9
 """An inactive threshold below it may be over before the end of the test."""

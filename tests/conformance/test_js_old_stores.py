@@ -90,7 +90,7 @@ def fill(caller: Caller) -> None:
 
 
 def seen(caller: Caller) -> dict[str, Any]:
-    """Return everything that the API tells about streams, messages and consumers."""
+    """Return everything that the API shows of streams, messages and consumers."""
     found: dict[str, Any] = {}
     for stream in STREAMS:
         name = stream["name"]

@@ -77,7 +77,7 @@ def fill(caller: Caller, config: dict[str, Any] = STREAM, count: int = 60) -> No
 
 
 def seen(caller: Caller) -> dict[str, Any]:
-    """Return everything that the API tells about the stream."""
+    """Return everything that the API shows of the stream."""
     info = caller.request("$JS.API.STREAM.INFO.S", {"deleted_details": True, "subjects_filter": ">"}).json
     info["config"]["metadata"].pop("_nats.ver", None)
     info["state"].pop("last_ts")  # a backup does not have the time of a deleted last message

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
 
 Scenario = Callable[[Caller], Any]
 PATIENCE = 60.0
-"""Seconds that servers may take to notice something: they look at what is silent every ten."""
+"""Seconds that a server may take to notice a silent source: it looks every ten seconds."""
 
 
 def create(caller: Caller, name: str, **members: Any) -> Any:
@@ -47,7 +47,7 @@ class Watch:
         self.subject = f"watch.{stream}.{time.monotonic_ns()}"
         caller.subscribe(self.subject)
         consumer = {"deliver_subject": self.subject, "ack_policy": "none"}
-        # Messages come with their own subjects: tell them by the sid.
+        # Messages come with their own subjects: the sid separates this consumer's messages from others.
         self.sid = str(caller._sids)
         answer = caller.request(f"{API}CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": consumer})
         assert "error" not in answer.json, answer

@@ -65,7 +65,7 @@ NAMES = [stream["name"] for stream in STREAMS]
 
 
 def seen(caller: Caller, names: list[str] = NAMES) -> dict[str, Any]:
-    """Return everything that the API tells about streams, messages and consumers."""
+    """Return everything that the API shows of streams, messages and consumers."""
     found: dict[str, Any] = {}
     for name in names:
         # For a stream that never had a message nats-server lists 0 as deleted.

@@ -1,4 +1,4 @@
-"""Operator mode: who may log in with which JWTs, and the effect of updated JWTs on open connections."""
+"""Operator mode: the JWTs that clients may log in with, and the effect of new JWTs on open connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Permissions: what clients may publish, subscribe to and receive, and the errors of refusals."""
+"""Permissions: subjects that clients may publish, subscribe to and receive, and the errors of refusals."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def configuration(sets: dict[str, Permissions]) -> str:
 
 @dataclass
 class Target:
-    """A server with a user `name` who has the permissions under test."""
+    """A server with a user `name`, which has the permissions under test."""
 
     name: str
     server: Server | ServerThread

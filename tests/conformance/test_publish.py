@@ -1,4 +1,4 @@
-"""PUB and HPUB: arguments, sizes, payloads, headers, and subjects that nobody may publish to."""
+"""PUB and HPUB: arguments, sizes, payloads, headers, and subjects that no client may publish to."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ MATRIX = {
     "expired_client": ("SSLV3_ALERT_CERTIFICATE_EXPIRED", "SSLV3_ALERT_CERTIFICATE_EXPIRED"),
     "self_signed_client": ("TLSV1_ALERT_UNKNOWN_CA", "TLSV1_ALERT_UNKNOWN_CA"),
 }
-"""What a server that verifies tells a client with such a certificate, with TLS 1.3 and with TLS 1.2."""
+"""The alert that a verifying server sends for each certificate, with TLS 1.3 and with TLS 1.2."""
 
 
 @VERSIONS

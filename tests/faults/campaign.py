@@ -23,9 +23,9 @@ from .actors import Actor, Keeper, Latest, Limited, Worker
 from .managers import Manager, Restorer
 
 PATIENCE = 2.0
-"""Seconds after which a server is killed that was not asked for what it should be killed at."""
+"""Seconds after which a server is killed that did not get the request at which it was to be killed."""
 SMALL_BLOCKS = 125_000
-"""max_bytes of a stream, such that its blocks are small."""
+"""max_bytes of a stream that keep its blocks small."""
 
 
 class Trigger:

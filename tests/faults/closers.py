@@ -1,4 +1,4 @@
-"""Stores end while their calls fail, or are counted; run in a process of its own (test_failing_calls).
+"""Close stores while their calls fail, or are counted. test_failing_calls runs this in its own process.
 
 Prints what is wrong.
 """

@@ -18,19 +18,19 @@ MOST = 6
 
 @dataclass
 class Known:
-    """What a client knows about one of its streams."""
+    """A stream as its client knows it."""
 
     config: dict[str, Any]
     sure: bool = False
-    """The server has acknowledged that it exists."""
+    """The server has acknowledged that the stream exists."""
     going: bool = False
-    """It may have been deleted."""
+    """The stream may have been deleted."""
     messages: dict[int, Message] = field(default_factory=dict)
     sent: set[bytes] = field(default_factory=set)
     consumers: dict[str, str] = field(default_factory=dict)
-    """By name: "there", "gone" or "doubtful"."""
+    """The state of each consumer by name: "there", "gone" or "doubtful"."""
     descriptions: list[str] = field(default_factory=list)
-    """The last description that the server confirmed, and one requested since."""
+    """The last description that the server confirmed, then one that was requested since."""
 
 
 class Manager(Actor):

@@ -97,7 +97,7 @@ def removing(stage: Stage) -> None:
 
 
 def consuming(stage: Stage) -> None:
-    """Consumers that push and that are asked, with acknowledgements of all kinds."""
+    """Push and pull consumers, with acknowledgements of all kinds."""
     a = stage.peer()
     name = stage.stream(a, storage="file")
     deliver = f"to.{name}"
@@ -170,7 +170,7 @@ def consuming(stage: Stage) -> None:
 
 
 def gathering(stage: Stage) -> None:
-    """Consumers of a stream, few and then many, that go one by one and then with it."""
+    """Create few and then many consumers; delete some one by one, and the others with their stream."""
     a = stage.peer()
     name = stage.stream(a, storage="memory")
 
@@ -191,7 +191,7 @@ def gathering(stage: Stage) -> None:
 
 
 def ending(stage: Stage) -> None:
-    """A stream with a few consumers is deleted: as a whole, or not at all."""
+    """Delete a stream with a few consumers: as a whole, or not at all."""
     a = stage.peer()
     name = stage.stream(a, storage="memory")
     for number in range(5):
@@ -208,7 +208,7 @@ def ending(stage: Stage) -> None:
 
 
 def working(stage: Stage) -> None:
-    """One ack takes all messages out of a stream that keeps what consumers want."""
+    """Remove all messages of an interest stream with one ack."""
     a = stage.peer()
     name = stage.stream(a, f"{stage.name}W", retention="interest", storage="memory")
     config = {"name": "ALL", "durable_name": "ALL", "ack_policy": "all"}
@@ -441,7 +441,7 @@ def crowding(stage: Stage) -> None:
 
 
 def serving(stage: Stage) -> None:
-    """Services of another account: one answer and many, latency, requests that nobody serves."""
+    """Services of another account: single and streamed answers, latency, requests without a responder."""
     a, e, w = stage.peer(), stage.peer("e"), stage.peer()
     name = stage.name
     server = a.subscribe(f"svc.{name}")
@@ -485,7 +485,7 @@ def matching(stage: Stage) -> None:
 
 
 def mapping(stage: Stage) -> None:
-    """A mapped subject that is longer than any before it."""
+    """Map a subject to one that is longer than all before it."""
     a = stage.peer()
     a.publish(f"map.{'x' * (300 * (stage.number % 12))}", b"mapped")
     a.fence()
@@ -495,7 +495,7 @@ GRANTED, DENIED = '"in.no.>"', '"in.no.>", "in.late.>"'
 
 
 def reloading(stage: Stage) -> None:
-    """New permissions take subscriptions away: without memory for that, the connection goes as a whole."""
+    """End subscriptions by new permissions. Without memory for that, the server closes the connection."""
     limited, a = stage.peer("limited"), stage.peer()
     subject = f"in.late.{stage.name}"
     limited.send(
@@ -530,9 +530,9 @@ MORE_ACCOUNTS = """
 
 
 def rearranging(stage: Stage) -> None:
-    """A reload brings accounts with exports, imports and mappings; the next one takes them away."""
+    """Reload accounts with exports, imports and mappings; remove these accounts by another reload."""
     if not stage.reload(stage.config.replace("accounts {", "accounts {" + MORE_ACCOUNTS)):
-        # the reload has done a part: what is left of it is done again, or undone
+        # the failed reload may have applied a part of the options: reload again
         assert stage.is_reported
         assert stage.reload(stage.config.replace("accounts {", "accounts {" + MORE_ACCOUNTS))
     f, g = stage.peer("f"), stage.peer("g")
@@ -552,7 +552,7 @@ def rearranging(stage: Stage) -> None:
 
 
 def securing(stage: Stage) -> None:
-    """Connections over TLS, with a client's certificate, and a certificate that is loaded anew."""
+    """Connect over TLS with a client's certificate, and load the server's certificate again."""
     a, b = stage.securely(), stage.securely()
     for n in range(20):
         a.subscribe(f"{stage.name}.{n}")

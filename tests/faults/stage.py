@@ -1,4 +1,7 @@
-"""Connections to a server of which one allocation fails: each call ends with its answer, or with a report."""
+"""Connections to a server, one of whose allocations fails. Each call ends with an answer or a report.
+
+A report is a line in the server's log at level WRN or ERR, or one about memory.
+"""
 
 from __future__ import annotations
 
@@ -23,29 +26,29 @@ LIMIT = 20.0
 SLICE = 0.01
 DEFAULTS = {"allow_direct": True}
 KEPT = 3
-"""Streams that stay after their round, to be looked at after a restart."""
+"""Number of streams that stay after their round, so that a test can check them after a restart."""
 REPORT = re.compile(r"\[(ERR|WRN)\]|memory")
 ERRORS = re.compile(rb'"error":\{|NATS/1.0 [45]')
 
 
 class Silent(AssertionError):
-    """Neither an answer nor a report."""
+    """The server gave neither an answer nor a report."""
 
 
 class Stage:
-    """A server, what failed in it, and what it has acknowledged."""
+    """A server, the places of its failed calls, and the messages that it acknowledged."""
 
     def __init__(
         self, server: Server, failing: Failing, config: str = "", context: ssl.SSLContext | None = None
     ) -> None:
-        """`config` is the server's, for reload(); `context` that of the connections of securely()."""
+        """`config` is the server's configuration, for reload(); `context` is for securely()."""
         self.server = server
         self.config = config
         self.context = context
         self.calls: list[str] = []
-        """Where calls have failed, as in failing_server.c."""
+        """The places of failed calls, in the form of failing_server.c."""
         self.acked: dict[str, dict[int, tuple[str, bytes]]] = {}
-        """By stream and sequence: subject and payload."""
+        """Subject and payload of each acknowledged message, by stream and sequence."""
         self.number = 0
         self._must_answer = True
         self._failing = failing
@@ -54,11 +57,11 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """Of this round: for streams and subjects."""
+        """The prefix of this round's streams and subjects."""
         return f"N{self.number:04}"
 
     def play(self, scene: Callable[[Stage], None], rounds: int = 1000) -> None:
-        """Play a scene until no allocation fails that has not failed before."""
+        """Play a scene until each of its allocations has failed, one a round."""
         for _ in range(rounds):
             self.number += 1
             self._log = self.server.lines
@@ -88,7 +91,7 @@ class Stage:
         return not self._must_answer and REPORT.search(self.server.log_from(self._log)) is not None
 
     def _check(self, where: str) -> None:
-        """Everything acknowledged is there, and others are served."""
+        """Check that a new connection is served, and that every acknowledged message is there."""
         self._must_answer = True
         with self._peers:
             peer = self.peer()
@@ -105,7 +108,7 @@ class Stage:
                     del self.acked[stream]
 
     def lost(self) -> list[tuple[str, int]]:
-        """What was acknowledged and is not there."""
+        """Return stream and sequence of each acknowledged message that is missing."""
         with self._peers:
             peer = self.peer()
             return [
@@ -119,7 +122,7 @@ class Stage:
         return self._peers.enter_context(closing(Peer(self, user, options)))
 
     def reload(self, config: str) -> bool:
-        """Reload the server's configuration; whether the server has done so."""
+        """Reload the server's configuration; return whether the reload succeeded."""
         said = attempt(self.server, config)
         return not said or not said[-1].startswith(FAILED)
 
@@ -128,7 +131,7 @@ class Stage:
         return self._peers.enter_context(closing(Peer(self, "a", {}, context or self.context)))
 
     def stream(self, peer: Peer, name: str = "", **config: Any) -> str:
-        """Create a stream of all subjects below its name."""
+        """Create a stream of all subjects below its name (default: that of the round); return the name."""
         name = name or self.name
         made = peer.api(
             f"STREAM.CREATE.{name}", **DEFAULTS | {"name": name, "subjects": [f"{name}.>"]} | config
@@ -147,7 +150,7 @@ def closing(peer: Peer) -> Iterator[Peer]:
 
 
 class Peer:
-    """A connection that the server may close; then it does nothing any more."""
+    """A connection that the server may close at any time. Its methods then do nothing."""
 
     def __init__(
         self, stage: Stage, user: str, options: dict[str, object], context: ssl.SSLContext | None = None
@@ -200,7 +203,7 @@ class Peer:
         self.send(publish_op(subject, payload, reply, header))
 
     def fence(self) -> bool:
-        """Wait for the answer to a PING; whether there is one."""
+        """Send a PING and wait for its PONG; return False when the connection is closed. Raises Silent."""
         before = self._others.count(PONG)
         self.send(PING)
         limit = time.monotonic() + LIMIT
@@ -232,7 +235,10 @@ class Peer:
         return True
 
     def wait(self, done: Callable[[], bool]) -> bool:
-        """Until it is done; False when the connection has ended, or the server says why it never will be."""
+        """Read until done() is true; return whether it became true. Raises Silent.
+
+        It stays false when the connection is closed, or when the server reports that it cannot answer.
+        """
         limit = time.monotonic() + LIMIT
         fences = 0
         while not done():
@@ -248,7 +254,7 @@ class Peer:
         return True
 
     def ask_all(self, requests: list[tuple[str, bytes, bytes]]) -> list[Message | None]:
-        """Send requests at once: subjects, payloads, headers; the answers."""
+        """Send requests (subject, payload, header) in one write; return an answer or None for each."""
         inboxes = []
         data = b""
         for subject, payload, header in requests:
@@ -263,16 +269,16 @@ class Peer:
         return [found.get(inbox) for inbox in inboxes]
 
     def ask(self, subject: str, payload: bytes = b"", header: bytes = b"") -> Message | None:
-        """Send a request; its first answer."""
+        """Send a request; return its first answer, None without one."""
         return self.ask_all([(subject, payload, header)])[0]
 
     def api(self, subject: str, **body: Any) -> dict[str, Any]:
-        """Ask the API of JetStream; {} without an answer."""
+        """Send a request to the JetStream API; return its answer, {} without one."""
         found = self.ask(f"$JS.API.{subject}", json.dumps(body).encode() if body else b"")
         return found.json if found and found.payload else {}
 
     def take(self, count: int, subject: str = "") -> list[Message]:
-        """Wait for so many messages on a subject; they, or fewer."""
+        """Wait for `count` messages on subjects that begin with `subject`; return those that came."""
 
         def those() -> list[Message]:
             return [
@@ -285,7 +291,7 @@ class Peer:
         return found
 
     def store(self, stream: str, messages: list[tuple[str, bytes, bytes]]) -> list[dict[str, Any]]:
-        """Publish messages to a stream, and note which are acknowledged; the answers."""
+        """Publish messages to a stream and note the acknowledged ones; return the answers, {} for none."""
         answers = self.ask_all(messages)
         found = []
         for (subject, payload, _), answer in zip(messages, answers, strict=True):

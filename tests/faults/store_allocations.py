@@ -1,7 +1,7 @@
-"""Stores are used while each of their allocations fails once; run in a process of its own (test_allocations).
+"""Use stores while each allocation fails once. test_allocations runs this module in a process of its own.
 
-Prints where calls have failed, each with a NUL behind it, then a line for each thing that is not as it
-must be.
+Prints the place of each failed call, followed by a NUL, then a line for each violation of the rules of
+faults.stores.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""A store is used while each of its calls fails once; run in a process of its own (test_failing_calls).
+"""Use a store while each of its calls fails once. test_failing_calls runs this in its own process.
 
-Prints a line for each thing that is not as it must be:
+Prints a line for each violation of these rules:
 
-* a message that was acknowledged is in the store while that runs, after it was killed, and, of one that syncs
-  always, after all was lost that was not synced;
-* what a store says that it has stored or removed is stored or removed;
-* a message with a time to live goes when that is over, and a schedule is due when it says;
-* a store that could not write is frozen, and serves what it has; the next one that opens the directory works.
+* An acknowledged message is in the store while the store runs, and after kill -9. With sync_always it is also
+  there after all unsynced data was lost.
+* A message that the store reports as stored is stored. A message that it reports as removed is removed.
+* A message with a TTL expires at the end of its TTL. A schedule is due at its time.
+* A store that could not write is frozen, and serves the messages that it has. The next store that opens the
+  directory works.
 """
 
 from __future__ import annotations
@@ -30,23 +31,23 @@ from gnats.store.store import FileStore, StoreFailure
 KEY = b"a key of the server"
 AT = b"@at 2124-02-20T00:00:00Z"
 FAR = 2**63 - 1
-"""A time, in ns since 1970, when every time to live is over and every schedule is due."""
+"""A time in ns since 1970: by then every TTL has passed and every schedule is due."""
 Contents = dict[int, tuple[bytes, bytes]]
 
 
 class Disk:
-    """What of a directory has been synced: files by their inodes, directories by what was in them."""
+    """The synced state of a directory: the contents of files and the entries of directories, by inode."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._files: dict[int, bytes] = {}
         self._held: dict[int, int] = {}
-        """Descriptors: an inode number is not given out again."""
+        """Descriptors by inode: the kernel does not reuse the number of an inode that is open."""
         self._directories: dict[int, dict[str, tuple[int, bool]]] = {}
         self.synced(os.open(root, os.O_RDONLY | os.O_CLOEXEC), close=True)
 
     def synced(self, fd: int, *, close: bool = False) -> None:
-        """A descriptor was synced."""
+        """Note the state of a file or directory, whose descriptor was just synced."""
         path = Path(f"/proc/self/fd/{fd}").readlink()
         if path.is_relative_to(self._root):
             found = os.fstat(fd)
@@ -68,7 +69,7 @@ class Disk:
             self._held[inode] = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=fd)
 
     def write(self, path: Path) -> None:
-        """Put what was synced somewhere else."""
+        """Write the synced state to the new directory `path`."""
         self._write(path, self._root.stat().st_ino)
 
     def _write(self, path: Path, inode: int) -> None:
@@ -85,7 +86,7 @@ class Disk:
 
 
 class Use:
-    """A store in use: what was acknowledged, and what may have been removed."""
+    """A store in use, with the messages that it acknowledged and those that it may have removed."""
 
     def __init__(self, directory: Path, settings: dict[str, Any]) -> None:
         self.store: FileStore | None = None
@@ -93,9 +94,9 @@ class Use:
         self.settings = settings
         self.acked: Contents = {}
         self.doubtful: set[int] = set()
-        """Sequences that somebody has tried to remove."""
+        """Sequences of the messages that a test has tried to remove."""
         self.removed: set[int] = set()
-        """And of them, those of which the store says so."""
+        """Those of `doubtful` that the store reported as removed."""
         self.always = bool(settings.get("sync_always"))
         self.problems: list[str] = []
         self.waiting: Contents = {}
@@ -110,14 +111,14 @@ class Use:
             self.store = FileStore(str(self.directory), "S", **self.settings)
 
     def call(self, work: Callable[[FileStore], Any]) -> Any:
-        """What the store answers; None: it refused."""
+        """Return the result of `work`; None when the store raises OSError or MemoryError."""
         try:
             return work(self.store) if self.store is not None else None
         except (OSError, MemoryError):
             return None
 
     def publish(self, subject: bytes, size: int, hdr: bytes = b"") -> int | None:
-        """Append a message, which is not acknowledged yet; its sequence, None: the store refused it."""
+        """Store a message, which flush() acknowledges. Return its sequence; None: the store refused it."""
         payload = b"%d " % next(self._numbers) + b"x" * size
         seq = self.call(lambda store: store.store_msg(subject, payload, hdr, flush=False))
         if seq is not None:
@@ -131,7 +132,7 @@ class Use:
             self.scheduled.add(seq)
 
     def waiting_ttl(self, subject: bytes, seconds: int) -> None:
-        """Append a message that lives so long."""
+        """Store a message with a TTL of `seconds`, which flush() acknowledges."""
         hdr = b"NATS/1.0\r\nNats-TTL: %d\r\n\r\n" % seconds
         seq = self.call(lambda store: store.store_msg(subject, b"lives", hdr, ttl=seconds, flush=False))
         if seq is not None:
@@ -139,7 +140,7 @@ class Use:
             self.waiting[seq] = subject, b"lives"
 
     def flush(self) -> None:
-        """Acknowledge what was appended, if it is stored."""
+        """Flush the stored messages, with `always` also sync them; acknowledge them if that succeeds."""
 
         def work(store: FileStore) -> bool:
             store.flush_pending()
@@ -167,7 +168,10 @@ class Use:
             self.removed |= seqs
 
     def check(self, store: FileStore, when: str, *, lost_removals: bool = False) -> None:
-        """`lost_removals`: what was removed may have come back."""
+        """Compare the store with the acknowledged messages; add differences to `problems`.
+
+        `lost_removals`: removed messages may have come back.
+        """
         found: Contents = {}
         message = store.get_next()
         while message:
@@ -189,7 +193,7 @@ class Use:
             self.problems.append(f"{when}: first is {state.first_seq} and last {state.last_seq}")
 
     def check_late(self, store: FileStore, when: str) -> None:
-        """Have the time come when all is due; then what expires is gone."""
+        """Check that every schedule is due at FAR, and that every message with a TTL has expired then."""
         if self.scheduled:
             due = store.schedules_due(FAR)
             late = self.scheduled & self.acked.keys() - self.doubtful - set(due)
@@ -204,7 +208,7 @@ class Use:
                 message = store.get_next((), message[0] + 1)
 
     def check_next(self, directory: Path, when: str, *, lost_removals: bool = False) -> None:
-        """The store that opens the directory next."""
+        """Open the directory with a new store, check it, and store another message."""
         try:
             store = FileStore(str(directory), "S", **self.settings)
         except OSError as exc:
@@ -263,7 +267,7 @@ def purge(use: Use) -> None:
 
 
 def keep_last(use: Use) -> None:
-    """Messages that replace others: the last of a subject that is acknowledged stays, or a later one."""
+    """Keep the last message of each subject: the last acknowledged one stays, or a later one."""
     use.open()
     for number in range(40):
         subject = b"k.%d" % (number % 4)
@@ -279,10 +283,10 @@ MOST = 12
 
 
 def limit(use: Use) -> None:
-    """A stream of the last so many messages."""
+    """Keep the last MOST messages."""
     use.open()
     for number in range(50):
-        # what is not acknowledged may be stored
+        # messages that are not acknowledged may be stored, and push out others
         use.doubtful |= set(sorted({**use.acked, **use.waiting})[: -MOST + 1])
         use.publish(b"a.%d" % (number % 4), 100)
         if number % 2:
@@ -291,7 +295,7 @@ def limit(use: Use) -> None:
 
 
 def reopen(use: Use) -> None:
-    """A store that finds files, as they are and with its index lost, and one whose files are packed."""
+    """Open a store again: first with its files as they are, then without index.db."""
     use.open()
     for number in range(300):
         use.publish(b"a.%d" % (number % 5), 40)
@@ -317,7 +321,7 @@ def reopen(use: Use) -> None:
 
 
 def live(use: Use) -> None:
-    """Messages with times to live, which are not over."""
+    """Store messages with TTLs of an hour and more."""
     use.open()
     for number in range(200):
         use.waiting_ttl(b"t.%d" % number, 3600 + number)
@@ -334,7 +338,7 @@ def expire(use: Use) -> None:
 
 
 def plan(use: Use) -> None:
-    """Messages that are schedules, which are not due."""
+    """Store schedules that are not due yet."""
     use.open()
     hdr = b"NATS/1.0\r\nNats-Schedule: %s\r\nNats-Schedule-Target: target\r\n\r\n"
     for number in range(40):
@@ -353,7 +357,7 @@ def schedule(use: Use) -> None:
 
 
 def truncate(use: Use) -> None:
-    """Messages that go from the end, with tombstones of earlier ones behind them."""
+    """Truncate a store whose removed end contains tombstones of earlier messages."""
     use.open()
     for number in range(200):
         use.publish(b"a.%d" % (number % 5), 40)
@@ -369,7 +373,7 @@ def truncate(use: Use) -> None:
 
 
 def ask(use: Use) -> None:
-    """Questions about many subjects, and what removes many messages."""
+    """Query many subjects, and remove many messages."""
     use.open()
     for number in range(400):
         use.publish(b"a.%d.%s" % (number % 60, b"long" * (number % 90)), 10)
@@ -397,7 +401,7 @@ def ask(use: Use) -> None:
 
 
 def leave_gaps(use: Use) -> None:
-    """A large gap between the messages of one block."""
+    """Leave a large gap between the messages of one block."""
     use.open()
     use.publish(b"a.0", 10)
     use.flush()
@@ -409,7 +413,7 @@ def leave_gaps(use: Use) -> None:
 
 
 def cut_gap(use: Use) -> None:
-    """A gap that is cut in the middle, and new messages with sequences that were a part of it."""
+    """Cut a gap in the middle, and store messages with sequences that were a part of it."""
     use.open()
     use.publish(b"a.0", 10)
     use.flush()
@@ -459,11 +463,11 @@ MORE: dict[str, tuple[Callable[[Use], None], dict[str, Any]]] = {
     "schedule": (schedule, SMALL | {"allow_msg_schedules": True}),
     "truncate": (truncate, SMALL),
 }
-"""Of which only the allocations fail."""
+"""Uses in which only allocations fail, no other calls."""
 
 
 def latest_are_there(use: Use, store: FileStore, when: str) -> None:
-    """Of each subject whose messages replace each other, the last that is acknowledged, or a later one."""
+    """Check that each subject has its last acknowledged message, or a later one."""
     newest: dict[bytes, int] = {}
     for seq, (subject, _) in use.acked.items():
         newest[subject] = max(newest.get(subject, 0), seq)
@@ -476,7 +480,7 @@ def latest_are_there(use: Use, store: FileStore, when: str) -> None:
 
 
 class Turn:
-    """One use of a store in a directory, in which a call fails."""
+    """One use of a store, in a directory of its own, during which one call fails."""
 
     def __init__(self, failing: Failing | Once, directory: Path, name: str) -> None:
         self._failing = failing
@@ -496,14 +500,14 @@ class Turn:
         self._failing.disarm()
 
     def run_once(self) -> str:
-        """Have an allocation fail where none has failed before; where, "": there is none."""
+        """Fail an allocation at a new place; return that place, "" when no new place was reached."""
         assert isinstance(self._failing, Once)
         self._failing.fail_next(Call.MEMORY)
         self._work(self.use)
         return self._failing.stop()
 
     def count(self) -> Failing:
-        """How many calls of each kind there are, when none fails."""
+        """Use the store with no call failing, and count its calls of each kind."""
         assert isinstance(self._failing, Failing)
         self._failing.count()
         self._work(self.use)

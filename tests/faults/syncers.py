@@ -1,6 +1,6 @@
-"""Two threads sync a store, and the first takes its time; run in a process of its own (test_failing_calls).
+"""Sync a store in two threads, the first of which is slow. test_failing_calls runs this in its own process.
 
-Prints in which order they are done.
+Prints the order in which the threads end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Each allocation of the data plane fails once, in a server or in a store; and no allocation is left out.
+"""Fail each allocation of the data plane once, in a server or in a store, and check that none is left out.
 
-Whatever fails, the server goes on and serves others. What it has acknowledged is there, also after a
-restart. What it could not do it says, to the client or in the log.
+After each failure the server goes on and serves other clients. Every acknowledged message is there, also
+after a restart. The server reports a request that it could not carry out, to the client or in the log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(300)
 KINDS = [kind for kind in selected() if not kind.is_reference]
 TESTS = Path(__file__).parents[1]
 DEPTH = 2
-"""Callers that tell allocations apart: array_grow may not be inlined."""
+"""Number of callers by which allocations are told apart: 2, because array_grow may not be inlined."""
 TEST = "only tests call it"
 START = "at the start of a server, which a MemoryError ends"
 NOT_FAILED = {
@@ -70,10 +70,10 @@ NOT_FAILED = {
     "core.runtime.timers.timers_reserve": (1, "more timers than a power of two, for the first time"),
     "store.format.region.watch": (1, "for the first of many files that are mapped at once"),
 }
-"""Functions with allocations that none of these tests fails: how many, and why not."""
+"""Functions with allocations that none of these tests fails: their number, and the reason."""
 
 _found: dict[str, list[str]] = {}
-"""By test: where calls have failed."""
+"""The places of failed calls, by test."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -130,7 +130,7 @@ def test_a_store_goes_on(tmp_path: Path) -> None:
 
 
 def test_no_allocation_is_left_out() -> None:
-    """After the other tests of this module."""
+    """Compare the places of failed calls with the sources. Needs the results of this module's other tests."""
     if len(_found) < 3 * len(KINDS) + 1:
         pytest.skip("not all tests of this module have run")
     try:

@@ -26,7 +26,7 @@ Held = dict[str, dict[int, tuple[str, bytes]]]
 
 
 _filled: dict[tuple[Kind, str], tuple[Path, Held]] = {}
-"""What was filled first: the others are copies."""
+"""The store and its messages that fill() made first, by kind and options. Later tests copy the store."""
 
 
 def fill(home: Home) -> Held:

@@ -1,4 +1,4 @@
-"""Each call that a store makes fails once: what is acknowledged is kept, and nothing else is acknowledged."""
+"""Fail each system call of a store once: every acknowledged message is stored and kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(library: Path, page: Path, module: str, *args: str | Path) -> subprocess.CompletedProcess[str]:
-    """Runs a module of tests whose calls may fail."""
+    """Run a module of the tests in a process whose calls may fail."""
     tests = Path(__file__).parent.parent
     found = subprocess.run(
         [sys.executable, "-P", "-m", module, *args],
@@ -48,14 +48,14 @@ def test_what_is_acknowledged_is_kept(library: Path, tmp_path: Path, name: str) 
 
 
 def test_a_sync_that_finds_nothing_to_do_waits_for_those_at_work(library: Path, tmp_path: Path) -> None:
-    """Else a message is acknowledged that another thread is about to sync."""
+    """Otherwise a message is acknowledged before the other thread has synced it."""
     (tmp_path / "store").mkdir()
     found = run(library, tmp_path / "page", "faults.syncers", tmp_path / "store")
     assert found.stdout == "first second\n"
 
 
 def test_the_end_of_a_store(library: Path, tmp_path: Path) -> None:
-    """What is acknowledged is synced, and what cannot be read now expires later."""
+    """Acknowledged messages are synced. A message that cannot be read now expires later."""
     for name in ("syncTrue", "syncFalse", "failing", "expiry"):
         (tmp_path / name).mkdir()
     found = run(library, tmp_path / "page", "faults.closers", tmp_path)
@@ -79,7 +79,10 @@ def test_the_end_of_a_store(library: Path, tmp_path: Path) -> None:
 def test_a_server_goes_on_without_the_stream(
     library: Path, home: Home, tmp_path: Path, call: str, always: bool
 ) -> None:
-    """Its clients get what was acknowledged, others notice nothing; and so after a restart."""
+    """A stream whose call failed still serves its acknowledged messages, also after a restart.
+
+    Clients of other streams notice nothing.
+    """
     failing = Failing(tmp_path / "page")
     home.sync_always = always
     home.wrapper = ("env", *(f"{name}={value}" for name, value in failing.variables(library).items()))
@@ -97,7 +100,7 @@ def test_a_server_goes_on_without_the_stream(
         until(lambda: failing.hits)
         failing.disarm()
         for number in range(COUNT):
-            # what was asked before is answered before, or never: then the stream is read-only
+            # earlier requests have their answers by now, or get none because the stream is read-only
             assert caller.request("OTHER.a", b"served").json["seq"] == number + 1
         create(caller, "NEW", storage="file")
         for message in caller.kept():

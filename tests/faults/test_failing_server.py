@@ -1,7 +1,7 @@
-"""A call of malloc or of the system fails, at one place after the other where the data plane makes one.
+"""Fail malloc() or a system call once at each place of the data plane that calls it.
 
-Then the connection concerned is closed, with a line in the log, or has been served all the same; no other
-is harmed; whoever is left gets every message, whole and in order; and the server goes on.
+The connection that needed the call is closed, and the log says so, or it is served all the same. No other
+connection is closed. Each remaining connection gets every message, whole and in order. The server goes on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EXEMPT = (
     "core/accounts/account",
     "core/accounts/listing",
 )
-"""Without memory for these, more than one connection is concerned."""
+"""Modules whose allocations serve more than one connection, so that a failure may close several."""
 CLOSING = {
     Call.MEMORY: "Out of memory - Closing",
     Call.EPOLL_CTL: "Error watching the socket: cannot allocate memory - Closing",
@@ -42,7 +42,7 @@ CLOSING = {
     Call.TIMERFD_SETTIME: "nobody is closed",
 }
 WILDCARDS = [".".join(tokens) for tokens in itertools.product("*a", "*b", "*c", "*d", "*e")][:20]
-"""Of service imports: more than there is room for without memory."""
+"""Subjects of service imports that match one request: more than route() collects without allocating."""
 IMPORTS = ", ".join(
     f'{{service: {{account: E, subject: "x{i}{".*" * to.count("*")}"}}, to: "{to}"}}'
     for i, to in enumerate(WILDCARDS)
@@ -70,7 +70,7 @@ CLOSED = (Closed, ConnectionError, ssl.SSLError)
 
 
 class Role:
-    """A connection that the server may close at any time; then it does nothing any more."""
+    """A connection that the server may close at any time. Its methods then do nothing."""
 
     def __init__(self, make: Callable[[], Connection], user: str, headers: bool = True) -> None:
         self.gone = False
@@ -83,7 +83,7 @@ class Role:
             self.cid = int(self.connection.info["client_id"])
         except CLOSED:
             self.gone = True
-        # One write: what comes behind CONNECT is kept until that is answered.
+        # One write: the server keeps the bytes behind CONNECT until CONNECT is answered.
         options = {"user": user, "pass": "p", "verbose": False, "headers": headers, "protocol": 1}
         self.say(b"CONNECT %s\r\nPING\r\nSUB first 1\r\nPING\r\n" % json.dumps(options).encode())
         self._read_until_pong()
@@ -115,7 +115,7 @@ class Role:
         self._read_until_pong()
 
     def take(self) -> list[bytes]:
-        """What has come, without CONNECT's answers."""
+        """Return the operations received since the last call, without PONGs and INFO."""
         ops, self.ops = self.ops, []
         return ops
 
@@ -135,18 +135,18 @@ def sent(subject: bytes, n: int, size: int, reply: bytes = b"") -> bytes:
 
 SIZES = [3, 1000, 3000, 20_000, 70_000, 300_000, 9]
 MANY = [1 << 20] * 19 + [900_000]
-"""Sizes of messages: all together more than three quarters of max_pending above what a socket takes."""
+"""Sizes of messages: enough to fill a socket, and then more than three quarters of max_pending."""
 HUGE = bytes(1 << 20)
 LONG = b"m." + b"subject." * 60 + b"end"
 
 
 class Play:
-    """Connections of one run, and what has become of them."""
+    """The connections of one run, and the scenes that use them."""
 
     def __init__(
         self, server: Server, context: ssl.SSLContext | None, diag: SocketDiag, stack: ExitStack
     ) -> None:
-        """`stack` closes them."""
+        """Connect. `stack` closes the connections."""
         self._server = server
         self._diag = diag
         self._stack = stack
@@ -158,7 +158,7 @@ class Play:
         def secure() -> Connection:
             return TLSConnection(server.address, context) if context else Connection(server.address)
 
-        # Two of a kind, one after the other: for two pollers.
+        # Two of each kind, one after the other, so that each of two pollers gets one.
         self.subscribers = [self._role(make, "a") for make in (connect, connect, secure, secure)]
         self.bare = [self._role(connect, "a", headers=False) for _ in range(2)]
         self.publisher = self._role(connect, "a")
@@ -181,7 +181,10 @@ class Play:
         self.fall_behind()
 
     def receive(self, roles: list[Role], publisher: Role, expected: list[bytes]) -> None:
-        """All of `roles` get all of it; of a publisher that is closed, what comes is whole and in order."""
+        """Check that all of `roles` get the expected payloads, in order.
+
+        When the publisher was closed, some payloads may be missing.
+        """
         publisher.fence()
         for role in roles:
             role.fence()
@@ -195,7 +198,7 @@ class Play:
                 assert got == expected, ([one[:20] for one in got], [one[:20] for one in expected])
 
     def deliver(self) -> None:
-        """From one to many, from pollers to others, with headers and without, mapped and imported."""
+        """Deliver messages to many, across pollers, with and without headers, mapped and imported."""
         everyone = [*self.subscribers, *self.bare]
         for sid, role in enumerate(everyone):
             role.say(b"SUB m.> %s\r\nSUB m.none%d 7\r\nUNSUB 7 1\r\n" % (b"s" * (1 + 40 * sid), sid))
@@ -210,7 +213,7 @@ class Play:
                 + sent(b"mapped.from", 5, 100)
             )
             self.receive(everyone, publisher, [b"body", payload(5, 100)])
-        # A subject that is mapped by an import to a long one, and the last of some subscriptions.
+        # An import maps a subject to a long one. Then some subscriptions get their last message.
         self.exporter.say(sent(b"st.one", 6, 50_000))
         self.receive(everyone, self.exporter, [payload(6, 50_000)])
         for sid, role in enumerate(everyone):
@@ -223,7 +226,7 @@ class Play:
                 other.take()
 
     def split(self) -> None:
-        """Lines and payloads that come in several reads."""
+        """Send a line and a payload in several reads."""
         if self.publisher.gone or not self.publisher.connection:
             return
         data = sent(b"m.split", 8, 5000)
@@ -233,7 +236,7 @@ class Play:
         self.receive([*self.subscribers, *self.bare], self.publisher, [payload(8, 5000)])
 
     def limit(self) -> None:
-        """What is denied is answered by an error; the reply of a request may be published to."""
+        """Denied subjects get an -ERR. A client may publish to the reply subject of a request that it got."""
         for role in self.limited:
             role.say(b"SUB in.q 5\r\nSUB secret.x queue 6\r\nPUB denied.x 0\r\n\r\nSUB a..b 7\r\n")
             role.fence()
@@ -258,7 +261,7 @@ class Play:
             assert got == [b"yes"] or asking.gone or role.gone or self.publisher.gone
 
     def fall_behind(self) -> None:
-        """More than a socket takes for those who do not read, so much that who publishes is stalled."""
+        """Send slow subscribers more than their sockets accept, until the server stalls the publisher."""
         for role in self.slow:
             if role.connection:
                 role.connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
@@ -274,7 +277,10 @@ class Play:
             assert got == MANY or role.gone or self.publisher.gone, got
 
     def ask(self) -> None:
-        """A request that many imported services would serve, and nobody does; others hear of it."""
+        """Send a request that matches many imported services, none of which has a subscriber.
+
+        Ordinary subscribers get the request.
+        """
         for sid, role in enumerate(self.subscribers):
             role.say(b"SUB %s 8\r\n" % (b"a.b.c.d.e" if sid % 2 else b"*.*.*.*.*"))
             role.fence()
@@ -286,7 +292,7 @@ class Play:
             role.fence()
             if not role.gone:
                 heard.append([body(op) for op in role.take()])
-        # Who publishes may have been closed before it was routed. If it was, none of them is left out.
+        # The publisher may have been closed before its request was routed. A routed request reaches all.
         assert heard in ([[b"hi"]] * len(heard), [[]] * len(heard) if self.publisher.gone else None), heard
 
 
@@ -339,7 +345,8 @@ def test_a_call_that_fails_harms_nobody_else(
         where = failing.stop()
         for role in bystanders:
             role.fence()
-        # What fails may be the first PING to a bystander, some time after it has come. No other is due soon.
+        # The call for a bystander's first PING may have failed, some time after the bystander connected.
+        # No other PING is due soon.
         assert not any(role.gone and role.pinged for role in bystanders), where
         gone = [role for role in play.roles + bystanders if role.gone]
         bystanders = [bystander() if role.gone else role for role in bystanders]

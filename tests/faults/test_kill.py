@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(3600 if STRESS else 120)
 KILLS = 5 * max(STRESS, 1)
 SUBJECTS = 40
 MARK = 30
-"""Bytes of the record behind a message that says that it is whole."""
+"""Bytes of the record behind a message that marks the message as whole."""
 
 
 def publish_and_kill(home: Home, chance: random.Random) -> list[Publisher]:
@@ -260,7 +260,7 @@ def test_a_part_of_a_batch_behind_a_message_that_looks_like_one_goes(home: Home)
 
 
 def test_a_message_that_may_be_a_part_costs_none_that_is_whole(home: Home) -> None:
-    """The mark behind the last message is cut off, so that one may go; those before it stay."""
+    """Without the mark behind it the last message may go; the messages before it stay."""
     before = store_fast(home, 2)
     cut_off(home, 1)
     with Caller(home.start()) as caller:

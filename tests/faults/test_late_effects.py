@@ -1,4 +1,4 @@
-"""What must happen later happens, though there was no memory for it when a message was stored."""
+"""A message expires, and a schedule runs, even when there was no memory to note it while it was stored."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ LATE: dict[str, Late] = {
     "TTL": ("store/index/wheel", store_mortal, is_expired),
     "schedule": ("store/index/schedules", store_schedule, is_carried_out),
 }
-"""By name: the module that has no memory, what stores a message, and what says that its time has come."""
+"""By name: the module whose allocations fail; functions that store a message and check its effect."""
 cases = pytest.mark.parametrize("late", LATE.values(), ids=LATE)
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 
@@ -73,7 +73,7 @@ def config(path: Path) -> str:
 
 @contextmanager
 def failing_in(kind: Kind, path: Path, module: str) -> Iterator[tuple[Stage, Failing]]:
-    """Run a server of which only the allocations of one module fail."""
+    """Run a server in which only the allocations of one module fail."""
     assert module in MODULES
     failing = build(path, tuple(each for each in MODULES if each != module), depth=1)
     stage = Stage(Server(kind, path / "server", config=config(path), wrapper=failing.wrapper), failing)
@@ -85,7 +85,7 @@ def failing_in(kind: Kind, path: Path, module: str) -> Iterator[tuple[Stage, Fai
 
 
 def store_all(failing: Failing, peer: Peer, store: Callable[[Peer, str], bool]) -> list[str]:
-    """Store in new streams until no further allocation fails; the streams for which one did."""
+    """Store in new streams until no further allocation fails; return the streams for which one failed."""
     streams: list[str] = []
     while True:
         failing.fail_next(Call.MEMORY)

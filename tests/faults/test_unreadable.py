@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(60)
 COUNT = 90
 Message = tuple[str, bytes]
 WITHOUT_POWERS = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
-"""Root as anybody else: what the modes of files say holds."""
+"""Runs a command as root without the right to ignore the modes of files."""
 
 
 def fill(home: Home) -> dict[str, dict[int, Message]]:

@@ -30,7 +30,7 @@ from .steps import Maker, Step
 from .wires import Wire, pump
 
 ANSWER = 1.0
-"""Seconds that an answer may take before there is none."""
+"""Seconds after which a request counts as unanswered."""
 QUIET = 0.015
 """Seconds that nothing may come before a step is over."""
 _ACK = re.compile(r"(\$JS\.ACK\.[^.]+\.[^.]+\.\d+\.\d+\.\d+\.)\d+(\.\d+)")

@@ -71,7 +71,7 @@ def test_requests_of_another_account(server: Server) -> None:
         peer.request(first.reply)
         info = json.loads(owner.request("$JS.API.CONSUMER.INFO.S.C").payload)
         assert (info["ack_floor"]["stream_seq"], info["num_ack_pending"], info["num_waiting"]) == (1, 1, 1)
-        # Without a subscription to the inbox the third message goes to no one.
+        # Without a subscription to the inbox the third message has no receiver.
         peer.unsub("1")
         assert waiting(owner) == 0
         owner.request("s", b"payload")

@@ -1,4 +1,4 @@
-"""Consumers of all kinds that wait, on several servers at once: what ends each wait, and when.
+"""Let consumers of all kinds wait, on several servers at once; compare the end and the duration of each wait.
 
 The same seed gives the same script: several workers, each with a connection and a stream of its own, run one
 episode after the other. An episode makes a consumer, has it wait, and records the outcome. This does not
@@ -25,7 +25,7 @@ from gnats.go.text import SECOND
 
 WORKERS = 12
 UNIT = 500 * MS
-"""Waits are a few of them, and what ends a test of them is half of one behind."""
+"""The unit of the waits, in ns: most waits last a few units."""
 
 
 @dataclass

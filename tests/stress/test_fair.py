@@ -1,4 +1,4 @@
-"""One client cannot keep the control plane busy for itself, nor fill memory with the work that it causes."""
+"""One client can neither occupy the control plane nor fill the memory with the work that it causes."""
 
 import contextlib
 import json

@@ -16,7 +16,7 @@ LIMITED = b"".join(b"SUB s %070000d\r\nUNSUB %070000d 1\r\n" % (sid, sid) for si
 
 
 def test_what_was_removed_is_not_looked_at_when_the_last_message_is_told(tmp_path: Path) -> None:
-    """The end of the sender's batch tells of the last messages, and the subscriptions are freed by then."""
+    """The end of the sender's batch reports the last messages. The subscriptions are freed by then."""
     wrapper = ("env", "MALLOC_MMAP_THRESHOLD_=65536")  # a long block can be read no more once it is freed
     config = "max_control_line: 100000\n"
     server = Server(KINDS["gnats-threads"], tmp_path / "server", config=config, wrapper=wrapper)

@@ -30,7 +30,7 @@ RELOADS = (10 if SANITIZED else 40) * SCALE
 BATCH = 50 if SANITIZED else 200
 PUBLISHERS = 2
 READERS = {"A": (b"flow.>", b""), "D": (b"from.flow.>", b"from.")}
-"""Accounts with a subscriber to everything that is published in A: what it subscribes to, and a prefix."""
+"""Accounts that receive everything published in A: the subject that a client subscribes to, and a prefix."""
 MESSAGE = re.compile(rb"MSG (\S*?)flow\.(\d) 1 8\r\n(\d{8})\r\n|PING\r\n")
 END = b"99999999"
 

@@ -1,4 +1,4 @@
-"""Where the data plane allocates: the places in its sources, and which of them a failed call came from."""
+"""Find the statements of the data plane that allocate, and the statement that a failed call came from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAIR = re.compile(r"(\S+) ([0-9a-f]{16})(?: |$)")
 
 @dataclass(frozen=True, order=True)
 class Site:
-    """A statement that allocates; `line` is its first."""
+    """A statement that allocates; `line` is its first line."""
 
     path: str
     line: int
@@ -32,12 +32,12 @@ class Site:
 
     @property
     def name(self) -> str:
-        """As in "store.index.wheel.grow": how tables call it."""
+        """Module and function, such as "store.index.wheel.grow"."""
         return ".".join([*Path(self.path).with_suffix("").parts[1:], self.function])
 
 
 def sites() -> set[Site]:
-    """Every one in the three folders, but for those of functions for tests."""
+    """Return every Site of core, store and jetstream, without those of functions for tests."""
     return {
         site
         for folder in FOLDERS
@@ -58,13 +58,13 @@ def _in_file(path: Path) -> Iterator[Site]:
 
 
 class NoSymbols(Exception):
-    """The modules say nothing about where their code comes from."""
+    """The compiled modules have no debug information, or their C files are gone."""
 
 
 def find(calls: Iterable[str]) -> set[Site]:
-    """The sites of calls that have failed, each as in failing_server.c: "module offset " of the callers.
+    """Return the sites of failed calls. Raises NoSymbols.
 
-    Raises NoSymbols for modules built without debug information, or whose C files are gone.
+    A call is the text that failing_server.c makes: "module offset " of each caller, the nearest first.
     """
     known = {(site.path, site.line): site for site in sites()}
     pairs = [_PAIR.findall(call) for call in calls]
@@ -72,7 +72,7 @@ def find(calls: Iterable[str]) -> set[Site]:
     found = set()
     for call in pairs:
         for statement in (place for pair in call for place in chains[pair]):
-            # the next lines are of the same statement
+            # a statement may span three lines, and the compiler may name any of them
             nearest = (known.get((statement[0], statement[1] + more)) for more in range(3))
             if site := next(filter(None, nearest), None):
                 found.add(site)
@@ -81,14 +81,14 @@ def find(calls: Iterable[str]) -> set[Site]:
 
 
 def _chains(pairs: set[tuple[str, str]]) -> dict[tuple[str, str], list[tuple[str, int]]]:
-    """By module and offset: the statements that it stands for, of inlined functions the innermost first."""
+    """Return the statements at each (module, offset): (source, line), the innermost inlined one first."""
     offsets = defaultdict(list)
     for module, offset in sorted(pairs):
         offsets[module].append(offset)
     chains = {}
     for module, those in offsets.items():
         [library] = (Path(gnats.__file__).parent / module).parent.glob(f"{Path(module).name}.*.so")
-        # the address behind a call belongs to what follows
+        # a return address belongs to the statement behind the call: look one byte before it
         calls = [f"{int(offset, 16) - 1:#x}" for offset in those]
         output = subprocess.run(
             ["addr2line", "-a", "-i", "-e", library, *calls],
@@ -104,7 +104,7 @@ def _chains(pairs: set[tuple[str, str]]) -> dict[tuple[str, str], list[tuple[str
 
 
 def _statement(place: str) -> tuple[str, int]:
-    """What the line of a C file was made from: a source and its line."""
+    """Return the source line that a line of a C file ("path:number") was made from. Raises NoSymbols."""
     name, _, number = place.partition(" ")[0].rpartition(":")
     if "/build/" not in name or not number.isdigit():
         raise NoSymbols(place)
@@ -117,7 +117,7 @@ def _statement(place: str) -> tuple[str, int]:
 
 @cache
 def _statements(path: Path) -> list[tuple[str, int]]:
-    """Of each line of a C file."""
+    """Return the source and its line for each line of a C file."""
     now = "", 0
     found = []
     for line in path.read_text(errors="replace").splitlines():

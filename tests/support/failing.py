@@ -1,4 +1,4 @@
-"""Calls of the store that fail when a test says so (failing_calls.c), in this process or in a server."""
+"""Let chosen system calls of the store fail (failing_calls.c), in this process or in a server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOURCE = Path(__file__).with_name("failing_calls.c")
 KINDS = (
     "write", "sync", "dup", "open", "rename", "unlink", "truncate", "mkdir", "mmap", "malloc", "read",
 )  # fmt: skip
-"""In the order of failing_calls.c."""
+"""Kinds of calls, in the order of failing_calls.c."""
 ERRORS = {
     "write": (errno.ENOSPC, errno.EIO),
     "sync": (errno.EIO,),
@@ -49,7 +49,7 @@ class _Page(ctypes.Structure):
 
 
 def build(directory: Path) -> Path:
-    """The library to preload. Skips the test where there is no compiler."""
+    """Build the library to preload, and return its path. Skips the test where there is no compiler."""
     if not (compiler := shutil.which("gcc") or shutil.which("cc")):
         pytest.skip("no C compiler")
     library = directory / "failing.so"
@@ -59,7 +59,7 @@ def build(directory: Path) -> Path:
 
 
 class Failing:
-    """What is to fail in the process that has the library and `path` (variables())."""
+    """Chooses the call that fails in a process with variables(). `path` is a file that both share."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -73,15 +73,15 @@ class Failing:
         return {"LD_PRELOAD": str(library), VARIABLE: str(self.path), "MALLOC_ARENA_MAX": "2"}
 
     def arm(self, kind: str, call: int, error: int) -> None:
-        """Have the `call`-th call from now on of a kind fail; the first is 1."""
+        """Let the `call`-th call of a kind from now on (the first is 1) fail with errno `error`."""
         self._begin(KINDS.index(kind), call, error)
 
     def count(self) -> None:
-        """Have none fail, and count them."""
+        """Let no call fail, and count the calls from now on."""
         self._begin(-1, 0, 0)
 
     def disarm(self) -> None:
-        """Have none fail from now on."""
+        """Let no call fail from now on."""
         self._page.kind = -1
 
     def _begin(self, kind: int, call: int, error: int) -> None:
@@ -95,19 +95,19 @@ class Failing:
 
     @property
     def hits(self) -> int:
-        """Calls that have failed since arm()."""
+        """Number of calls that have failed since arm()."""
         return int(self._page.hits)
 
     def seen(self, kind: str) -> int:
-        """Calls of a kind since arm() or count()."""
+        """Return the number of calls of a kind since arm() or count()."""
         return int(self._page.seen[KINDS.index(kind)])
 
     def on_sync(self, function: Callable[[int], None]) -> None:
-        """Have a function called with the descriptor of what was synced: of this very process only."""
+        """Call `function` with each descriptor that this process has synced. Not for another process."""
         self._function = SYNCED(function)
         self._page.synced = self._function
 
 
 def here() -> Failing:
-    """Of this process, which was started with variables()."""
+    """Return the Failing of this process, which must run with variables()."""
     return Failing(Path(os.environ[VARIABLE]))

@@ -1,4 +1,4 @@
-"""A server of which one call of malloc or of the system fails when a test says so; see failing_server.c."""
+"""Let chosen calls of malloc or of the system fail in a server (failing_server.c)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VARIABLE = "GNATS_FAILING"
 
 
 class Call(IntEnum):
-    """What fails, and so numbered in failing_server.c."""
+    """Functions that can fail, with the numbers of failing_server.c."""
 
     MEMORY = 1
     EPOLL_CTL = 2
@@ -25,7 +25,7 @@ class Call(IntEnum):
 
 
 class Control(ctypes.Structure):
-    """What the server shares with the test."""
+    """The memory that the server shares with the test."""
 
     _fields_ = (
         ("wanted", ctypes.c_uint32),
@@ -40,9 +40,10 @@ class Control(ctypes.Structure):
 
 
 class Failing:
-    """Calls of the compiled modules of core, store and jetstream, in the process that has `variables`.
+    """Lets calls of compiled modules fail in a process that runs with `variables` or `wrapper`.
 
-    `exempt` ones never fail: "core/runtime/inbox". Calls are told apart by the nearest `depth` callers.
+    Calls of the modules `exempt` ("core/runtime/inbox") never fail. A *way* to a call is its nearest `depth`
+    callers in core, store and jetstream.
     """
 
     def __init__(self, path: Path, library: Path, exempt: tuple[str, ...], depth: int) -> None:
@@ -60,28 +61,34 @@ class Failing:
 
     @property
     def ways(self) -> int:
-        """How many ways to a call have failed so far."""
+        """Number of ways to a call that have failed so far."""
         return int(self._control.nways)
 
     def fail_next(self, call: Call, error: int = errno.ENOMEM) -> None:
-        """The next call fails that comes along a way on which none has failed yet, and then no other."""
+        """Let the next call fail whose way is new, with errno `error`, and no call after it."""
         self._control.error = error
         self._failed = self._control.failed
         self._control.wanted = call
 
     def stop(self) -> str:
-        """Where a call has failed since fail_next(): modules and offsets, the caller first; "" for none."""
+        """Let no call fail any more. Return the way of the call that failed since fail_next(), "" for none.
+
+        A way is modules and offsets in them, the nearest caller first.
+        """
         self._control.wanted = 0
         return self._control.where.decode() if self._control.failed != self._failed else ""
 
 
 def build(directory: Path, exempt: tuple[str, ...] = (), depth: int = 6) -> Failing:
-    """Of a server that is run by `wrapper`. Raises CalledProcessError, or FileNotFoundError without gcc."""
+    """Build the library; return a Failing for a server that is run by its `wrapper`.
+
+    Raises CalledProcessError, or FileNotFoundError without gcc.
+    """
     library = directory / "failing.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE], check=True, timeout=60)
     return Failing(directory / "control", library, exempt, depth)
 
 
 def here(depth: int) -> Failing:
-    """Of this process, which was started with `variables`."""
+    """Return the Failing of this process, which must run with `variables`."""
     return Failing(Path(os.environ[VARIABLE]), Path(), (), depth)

@@ -1,4 +1,4 @@
-"""A model of a link to another server: it takes changes of interest and remembers what it was told."""
+"""A model of a link to another server: it takes changes of interest, and remembers the interest."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ Counts = tuple[int, int, int]
 Key = tuple[int, bytes, bytes]
 NOTHING: Counts = (0, 0, 0)
 ENTRY = 200
-"""Bytes of a change, at least."""
+"""Bytes that a change takes at most, in the tests."""
 
 
 class Link:
-    """Takes the changes of a queue: `told` is the interest by account, subject and queue group."""
+    """Takes the changes of a queue. `told` is the interest by account, subject and queue group.
+
+    A count is (local, remote, services).
+    """
 
     def __init__(self, sublists: list[Sublist], wanted: int, limit: int = 1 << 40) -> None:
         self.queue = QueueProbe(sublists, wanted, limit)
@@ -28,7 +31,7 @@ class Link:
         self.follow()
 
     def follow(self) -> None:
-        """Hear of everything anew."""
+        """Forget the interest, and have the queue send all of it again."""
         self.told.clear()
         self.lost = False
         for number in self.accounts:
@@ -37,7 +40,7 @@ class Link:
             self.queue.follow(number)
 
     def take(self, most: int = 1 << 31) -> int:
-        """Take some changes, and return their number."""
+        """Take up to `most` changes; return their number."""
         incomplete, changes = self.queue.take(most)
         self.lost = self.lost or incomplete
         if not self.lost:
@@ -50,7 +53,7 @@ class Link:
         return len(changes)
 
     def settle(self, most_rounds: int) -> None:
-        """Take all changes, and begin anew when some were lost, at most that often."""
+        """Take all changes; when some were lost, follow() again, at most `most_rounds` times."""
         for _ in range(most_rounds):
             while self.take():
                 pass
@@ -62,7 +65,7 @@ class Link:
 
 
 def interest(held: list[list[tuple[Handle, int, int]]], wanted: int) -> dict[Key, Counts]:
-    """Count subscriptions, (handle, kind, weight) by account, as a link wants to hear of them."""
+    """Return the interest of a link, from the subscriptions (handle, kind, weight) of each account."""
     found: dict[Key, Counts] = {}
     for number, subs in enumerate(held):
         for handle, kind, weight in subs:
@@ -80,12 +83,12 @@ def interest(held: list[list[tuple[Handle, int, int]]], wanted: int) -> dict[Key
 
 
 def sizes(known: dict[Key, Counts]) -> int:
-    """At least as many bytes as the changes take that tell of this."""
+    """Return a number of bytes that suffices for the changes that announce this interest."""
     return len(known) * ENTRY
 
 
 def main() -> None:
-    """Let each allocation of a queue fail once; print how many have. Run it in a process of its own."""
+    """Let each allocation of a queue fail once; print their number. Runs in a process of its own."""
     failing = here(2)
     failed = 0
     where = "begin"

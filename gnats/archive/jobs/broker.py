@@ -155,7 +155,7 @@ class Broker:
             await connection.close()
 
     async def account(self, connection: Any) -> str:
-        """Return the account of a connection. Raises ArchiveError when the server does not tell."""
+        """Return the account of a connection. Raises ArchiveError when the server does not name it."""
         from nats.errors import NoRespondersError
 
         try:

@@ -49,7 +49,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Compared:
-    """The result for a stretch: archived messages, those that the stream no longer has, and problems."""
+    """The result for a range: archived messages, messages that the stream no longer has, and problems."""
 
     rows: int
     gone: int

@@ -40,7 +40,7 @@ _SYSTEM_ONLY = ("META.LEADER.STEPDOWN", "SERVER.REMOVE", "SERVER.EVACUATE", "MET
 _SLICE = 0.002
 """Seconds of answering after which the loop gets to other work than the API."""
 _INFOS_EVERY = 8
-"""Every so many turns, a request for information goes first, however many other requests wait."""
+"""Number of turns after which a request for information goes first, however many other requests wait."""
 _AT_ONCE = 16
 """Slow requests, which mostly wait for files, that are carried out at the same time."""
 _AT_ONCE_OF_ONE = 4

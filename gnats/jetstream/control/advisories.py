@@ -66,7 +66,7 @@ class Advisories:
         )
 
     def limit_reached(self, dropped: int) -> None:
-        """Advise that so many requests to the API were dropped because too many were waiting."""
+        """Publish the advisory that requests to the API were dropped because too many were waiting."""
         fields = {"server": self._events.server_name} | self._domain | {"dropped": dropped}
         self._publish(None, f"{ADVISORY}.API.LIMIT_REACHED", _TYPE + "api_limit_reached", fields)
 

@@ -425,7 +425,7 @@ class Consumer:
         client.publish(message.reply, marshal(answer), reply=b"", header=header)
 
     def check_reset(self, request: Message) -> ConsumerResetProposal:
-        """Check a request to begin anew. Raises ApiError."""
+        """Check a request to reset the consumer. Raises ApiError."""
         from gnats.jetstream.state.headers import required_level
 
         if not required_level(request.header):
@@ -435,7 +435,7 @@ class Consumer:
         return ConsumerResetProposal(self.stream.name, self.name, seq)
 
     def apply_reset(self, proposal: ConsumerResetProposal) -> int:
-        """Begin anew; return the sequence. Raises ApiError."""
+        """Reset the consumer; return the sequence that it goes on from. Raises ApiError."""
         try:
             return self.native.reset(proposal.seq)
         except ResetError as exc:

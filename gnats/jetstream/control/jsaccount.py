@@ -110,7 +110,7 @@ class JSAccount:
         return usage
 
     def select_limits(self, replicas: int) -> tuple[JetStreamAccountLimits, str]:
-        """Return (limits, tier) for a stream with so many replicas. Raises ApiError."""
+        """Return (limits, tier) for a stream with that number of replicas. Raises ApiError."""
         found = select_limits(self.limits, replicas)
         if found is None:
             raise errors.NO_LIMITS()
@@ -494,7 +494,7 @@ _NONE = JetStreamAccountLimits(
 
 
 async def _compare(compare: Callable[[], bool], subjects: int) -> bool:
-    """Compare so many subjects: in a thread when they are many."""
+    """Call `compare` and return its result: in a thread when it compares MANY subjects or more."""
     return await in_thread(compare) if subjects >= MANY else compare()
 
 

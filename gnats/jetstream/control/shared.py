@@ -137,7 +137,7 @@ class StreamAccount(Protocol):
         """Return the counters of memory and storage used in a tier."""
 
     def select_limits(self, replicas: int) -> tuple[JetStreamAccountLimits, str]:
-        """Return (limits, tier) for a stream with so many replicas. Raises ApiError."""
+        """Return (limits, tier) for a stream with that number of replicas. Raises ApiError."""
 
     async def propose(self, proposal: Proposal[Result]) -> Result:
         """Have a checked change applied, and advise of it. Raises ApiError."""

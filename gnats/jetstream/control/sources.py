@@ -87,7 +87,7 @@ class TargetStream(Protocol):
 
 
 def retry_backoff(fails: int) -> float:
-    """Return the seconds to wait after so many failures in a row (calculateRetryBackoff)."""
+    """Return the seconds to wait after that number of failures in a row (calculateRetryBackoff)."""
     return min(RETRY_BACKOFF * 2 * fails, RETRY_MAXIMUM)
 
 
@@ -443,7 +443,7 @@ class Origin:
         self._probe = self._client.subscribe(self.source.consumer.deliver_subject.encode(), alive)
 
     def _start(self, answer: Answer) -> None:
-        """Store what the consumer delivers."""
+        """Store the messages that the consumer delivers."""
         self._fails = 0
         self._note_identity(answer.identity)
         try:

@@ -456,7 +456,7 @@ class Stream:
         return seq
 
     def check_may_delete(self) -> None:
-        """Raise ApiError when the stream allows nobody to delete messages."""
+        """Raise ApiError when the stream is sealed, or its configuration denies deletes."""
         if self.config.sealed:
             raise errors.STREAM_SEALED()
         if self.config.deny_delete:
@@ -473,7 +473,7 @@ class Stream:
         return MessageDeleteProposal(self.name, seq, erase)
 
     def apply_delete_message(self, proposal: MessageDeleteProposal) -> bool:
-        """Delete a message. Returns False when there is none. Raises ApiError."""
+        """Delete a message; return False when the stream does not have it. Raises ApiError."""
         try:
             return self.native.delete_msg(proposal.seq, proposal.erase)
         except (StoreFailure, StreamError) as exc:

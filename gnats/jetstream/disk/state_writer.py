@@ -76,7 +76,7 @@ class StateWriter:
                         try:
                             state = consumer.state()
                         except MemoryError:
-                            # No event tells of this change again: try it again with the next ones.
+                            # No later event announces this change: write it with the next ones.
                             self._changed[consumer] = None
                             continue
                         if state is not None:

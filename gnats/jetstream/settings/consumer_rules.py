@@ -46,7 +46,7 @@ DEFAULT_MAX_ACK_PENDING = 1000
 DEFAULT_MAX_WAITING = 512
 DEFAULT_PINNED_TTL = 120_000_000_000
 DEFAULT_INACTIVE_THRESHOLD = 5_000_000_000
-"""For ephemeral consumers, in nanoseconds."""
+"""Default inactive threshold of ephemeral consumers, in nanoseconds."""
 SOURCE_HEARTBEAT = SECOND
 """Idle heartbeat of the consumers of mirrors and sources, in nanoseconds."""
 

@@ -54,7 +54,7 @@ class User:
     permissions: Permissions | None = None
     account: str = ""
     allowed_connection_types: frozenset[str] = frozenset()
-    """Of CONNECTION_TYPES; empty: all."""
+    """Members of CONNECTION_TYPES; empty: all."""
     proxy_required: bool = False
 
 

@@ -15,22 +15,33 @@ class OptionFields:
     """All options with their defaults; see Options."""
 
     host: str = "127.0.0.1"
+    """The address that the client port listens on."""
     port: int = DEFAULT_PORT
-    """-1: a free port."""
+    """The client port; -1: a free port."""
     client_advertise: str = ""
+    """host:port that INFO names in place of the address that the server listens on."""
     config_file: str = ""
     """The file that from_file() read; empty without one."""
     server_name: str = ""
     """Empty: the server's id."""
     debug: bool = False
+    """Log debug lines."""
     trace: bool = False
+    """Log the protocol of every connection."""
     logtime: bool = True
+    """Begin log lines with the time."""
     logtime_utc: bool = False
+    """Log times in UTC instead of local time."""
     log_file: str = ""
+    """Empty: no log file."""
     pid_file: str = ""
+    """The file that holds the server's process id while it runs; empty: none."""
     ports_file_dir: str = ""
+    """The directory of the ports file, <program>_<pid>.ports; empty: no ports file."""
     trace_verbose: bool = False
+    """With `trace`, also log the system account."""
     trace_headers: bool = False
+    """With `trace`, log only the headers of messages."""
     max_traced_msg_len: int = 0
     """Bytes of a payload that a trace shows; 0: all."""
     log_size_limit: int = 0
@@ -41,26 +52,39 @@ class OptionFields:
     remote_syslog: str = ""
     """udp://host:port or tcp://host:port; implies `syslog`."""
     connect_error_reports: int = 3600
+    """Failed attempts from one report to the next, for first connections to other servers (not built)."""
     reconnect_error_reports: int = 1
+    """The same for connections that were lost."""
     prof_port: int = 0
+    """The port of the profiling pages; 0: none; -1: a free port."""
     prof_block_rate: int = 0
+    """Nanoseconds from which a call that blocks the event loop is recorded; 0: none is."""
     http_host: str = ""
     """Empty: `host`."""
     http_port: int = 0
     """0: no monitoring; -1: a free port."""
     https_host: str = ""
+    """Empty: `host`."""
     https_port: int = 0
+    """As http_port, over TLS; only one of the two may be set."""
     http_base_path: str = ""
+    """The path that precedes those of all monitoring pages."""
     tls: TLSOptions | None = None
+    """TLS of the client port and of https_port; None: clear text."""
     allow_non_tls: bool = False
+    """With `tls`, also serve clients that do not use it."""
     config_digest: str = ""
     """Digest of the configuration that was read: sha256:<hex>."""
     server_tags: tuple[str, ...] = ()
+    """Tags for monitoring, and for requests to servers with certain tags."""
     server_metadata: dict[str, str] = field(default_factory=dict)
+    """Names and values for monitoring."""
     feature_flags: dict[str, bool] = field(default_factory=dict)
     """The configured flags; gnats.version.feature_flags() returns all."""
     username: str = ""
+    """The single user; empty: none."""
     password: str = field(default="", repr=False)
+    """The single user's password, plain or bcrypt."""
     authorization: str = field(default="", repr=False)
     """A token. If it is set, `username` and `password` are ignored."""
     auth_timeout: float = 0.0
@@ -70,41 +94,62 @@ class OptionFields:
     users: list[User] = field(default_factory=list)
     nkeys: list[NkeyUser] = field(default_factory=list)
     no_auth_user: str = ""
+    """The user, by name or nkey, of clients that send no credentials; empty: these are refused."""
     default_sentinel: str = ""
+    """Default JWT for clients that send none; empty: a JWT is required."""
     auth_callout: AuthCallout | None = None
+    """None: the server authenticates clients itself."""
     accounts: list[AccountConfig] = field(default_factory=list)
     mappings: list[Mapping] = field(default_factory=list)
     """Mappings of the global account."""
     system_account: str = ""
     """Empty: $SYS; in operator mode, the operator's."""
     no_system_account: bool = False
+    """Create no system account by default. JetStream creates one all the same."""
     trusted_operators: tuple[str, ...] = ()
     """Operator JWTs."""
     trusted_keys: tuple[str, ...] = ()
     """Public operator nkeys."""
     resolver: ResolverOptions | None = None
+    """The source of account JWTs, in operator mode."""
     resolver_preload: dict[str, str] = field(default_factory=dict)
     """Account JWTs by public account nkey."""
     resolver_pinned_accounts: frozenset[str] = frozenset()
+    """Accounts (public nkeys) whose users may connect, besides the system account; empty: all."""
     resolver_tls: TLSOptions | None = None
+    """TLS for the URL of the resolver."""
     max_conn: int = 65536
+    """Clients that may be connected at the same time (max_connections); negative: none."""
     max_subs: int = 0
+    """Subscriptions that one client may have; 0: any number."""
     max_control_line: int = 4096
+    """Bytes of the longest protocol line of a client."""
     max_payload: int = 1 << 20
+    """Bytes of the largest payload, including its header; -1: no limit."""
     max_pending: int = 64 << 20
+    """Bytes that may be queued for a client; with more, the server closes it as a slow consumer."""
     write_deadline: float = 10.0
+    """Seconds in which a client must accept the bytes that were queued when its socket accepted no more."""
     write_timeout: str = ""
     """The policy for a client that misses write_deadline: "" and "close" both close it."""
     ping_interval: float = 120.0
+    """Seconds between PINGs to a client."""
     ping_max: int = 2
+    """PINGs without a PONG, after which the server closes a client."""
     max_sub_tokens: int = 0
     """Tokens that the subject of a subscription may have; 0: any number."""
     no_sublist_cache: bool = False
+    """Turn off nats-server's cache of a sublist. Sublists of gnats have none."""
     no_fast_producer_stall: bool = False
+    """Do not stall clients that send faster than a slow consumer reads."""
     no_header_support: bool = False
+    """Offer no headers to clients."""
     max_closed_clients: int = 10000
+    """Closed connections that monitoring remembers."""
     lame_duck_duration: float = 120.0
+    """Seconds from the start of lame duck mode until the last client is closed, at most."""
     lame_duck_grace_period: float = 10.0
+    """Seconds from the start of lame duck mode until the first client is closed."""
     jetstream: JetStreamOptions = JetStreamOptions()
     io_threads: int | str = "auto"
     """Threads that serve connections; 0: the event loop serves them; "auto": see pollers.io_threads."""

@@ -38,21 +38,27 @@ class JetStreamOptions:
     strict: bool = True
     """Refuse requests with unknown fields."""
     sync_interval: float = SYNC_INTERVAL
+    """Seconds between background syncs of a store."""
     sync_always: bool = False
     """Acknowledge a message only when it has been synced to the disk."""
     max_memory: int = DYNAMIC
+    """Bytes that all memory streams may have."""
     max_store: int = DYNAMIC
+    """Bytes that all file streams may have."""
     domain: str = ""
     key: str = field(default="", repr=False)
     """The key that stores are encrypted with; "": no encryption."""
     prev_key: str = field(default="", repr=False)
+    """The key of stores that were encrypted before `key` was configured; "": no other key."""
     cipher: str = CHACHA
+    """CHACHA or AES."""
     unique_tag: str = ""
     extension_hint: str = ""
-    """For clusters only."""
+    """Has an effect only in clusters."""
     request_queue_limit: int = REQUEST_QUEUE_LIMIT
+    """Requests to the API that may wait, without those for information."""
     info_queue_limit: int = 0
-    """0: request_queue_limit."""
+    """Requests for information that may wait; 0: request_queue_limit."""
     limits: JSLimitOpts = JSLimitOpts()
 
     def validate(self) -> None:

@@ -56,12 +56,12 @@ UNLIMITED: Tiers = {DEFAULT_TIER: JetStreamAccountLimits()}
 
 
 def tier_name(replicas: int) -> str:
-    """Return the tier of streams with so many replicas."""
+    """Return the tier of streams with that number of replicas."""
     return f"R{replicas or 1}"
 
 
 def select_limits(tiers: Tiers, replicas: int) -> tuple[JetStreamAccountLimits, str] | None:
-    """Return the limits for a stream with so many replicas, and their tier; None if its tier has none."""
+    """Return the limits for a stream with that number of replicas, and their tier; None: no such tier."""
     if (limits := tiers.get(DEFAULT_TIER)) is not None:
         return limits, DEFAULT_TIER
     tier = tier_name(replicas)

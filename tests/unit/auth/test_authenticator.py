@@ -1,4 +1,4 @@
-"""Who may connect."""
+"""The authenticator accepts and refuses clients."""
 
 from typing import Any
 

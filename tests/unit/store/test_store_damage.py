@@ -142,8 +142,8 @@ def test_flipped_bits_cost_what_they_hit(
     content_hit = {at // RECORD for at in hit if at % RECORD not in LENGTH}
     assume(lengths.isdisjoint(content_hit | {at // RECORD - 1 for at in hit}))
     path.write_bytes(content)
-    # Damaged records at the very end may look like writes that a crash interrupted: they are then
-    # cut off, and only the index tells of their sequences.
+    # Damaged records at the very end may look like writes that a crash interrupted. They are then
+    # cut off, and only the index has their sequences.
     cut = 0
     while path == paths[-1] and len(content) // RECORD - 1 - cut in {at // RECORD for at in hit}:
         cut += 1

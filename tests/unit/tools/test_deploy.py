@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(60)
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 EXPOSURE = 1.5
-"""Of 10, where 10 is a service that may do everything (systemd-analyze security)."""
+"""Highest exposure that systemd-analyze security may find, on a scale to 10: a service that may do all."""
 
 Analyze = Callable[..., subprocess.CompletedProcess[str]]
 

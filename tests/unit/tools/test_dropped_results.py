@@ -12,7 +12,7 @@ import pytest
 
 SOURCES = Path(__file__).parents[3] / "cython_src"
 FOLDERS = ("store", "archive", "includes")
-"""What the test looks at; the functions that these call may be anywhere."""
+"""Folders whose statements are checked; the functions that these call may be anywhere."""
 DEFINED = re.compile(
     r"^(?P<indent> *)cdef (?:inline )?(?P<type>(?:const )?(?:unsigned )?\w+) *\**(?P<name>\w+)\((?P<rest>.*)$"
 )
@@ -65,7 +65,7 @@ MAY_BE_DROPPED = {
     "seqset_insert_range": "lost sequences are then not listed",
     "write_state": "without an index the next start reads all records",
 }
-"""Functions of gnats whose results some statement drops, and why it may."""
+"""Functions of gnats whose results a statement may drop, and the reason."""
 
 
 OF_PYTHON = "append", "flush", "write"
@@ -74,9 +74,9 @@ OF_PYTHON = "append", "flush", "write"
 
 class Defined(NamedTuple):
     functions: dict[tuple[str, str], bool]
-    """By module and name: whether it has a result that a caller has to look at."""
+    """Whether a function has a result that its caller must use, by module and name."""
     methods: dict[str, set[bool]]
-    """By name: the same of the methods of all classes."""
+    """The same for the methods of all classes, by name."""
 
 
 def statements(text: str) -> Iterator[tuple[int, str]]:
@@ -119,7 +119,7 @@ def definitions(texts: dict[Path, str]) -> Defined:
 
 
 def cimported(text: str) -> dict[str, tuple[str, str]]:
-    """Return what the names that a text cimports stand for: (module, name)."""
+    """Return (module, name) for each name that a text cimports."""
     found = {}
     for _, statement in statements(text):
         if line := CIMPORT.match(statement):

@@ -22,7 +22,7 @@ CALLS = {
     "mkdirat": "the mode of a directory",
     "getenv": "takes no length",
 }
-"""What takes a literal and a number that is not its length, and what the number is."""
+"""Functions that take a literal and a number that is not its length; the meaning of the number."""
 DATA_PLANE = ("core", "jetstream", "store", "includes", "archive", "bench")
 
 

@@ -1,4 +1,4 @@
-"""What the data plane declares and Python repeats is the same in both."""
+"""Numbers and layouts that Python repeats are the same as in the data plane."""
 
 from __future__ import annotations
 

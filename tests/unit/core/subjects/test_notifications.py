@@ -171,7 +171,7 @@ def test_a_sink_may_be_closed_twice(sublist: Sublist) -> None:
 
 
 def test_imported_services_are_counted_apart() -> None:
-    """Servers do not tell each other of the services that an account imports."""
+    """Links do not announce the services that an account imports to other servers."""
     serving, importing = Account(), Account()
     probe = SinkProbe(importing.sublist)
     export = ExportedService(serving, "singleton", 1.0)

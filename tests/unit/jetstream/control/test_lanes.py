@@ -32,7 +32,7 @@ CLAIMS = {
 
 
 class Many:
-    """Turns by number, and the numbers of those that have begun."""
+    """Turns by number, and the numbers of the turns that have begun."""
 
     def __init__(self) -> None:
         self.lanes = Lanes()

@@ -135,7 +135,7 @@ class Ended(BaseException):
 
 
 class Steps:
-    """Raises Ended before step `last` of those that change the disk."""
+    """Raises Ended before the step number `last` that changes the disk."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, last: int) -> None:
         self.left = last
