@@ -29,6 +29,8 @@ _UNITS = {
 MAX_INT32 = (1 << 31) - 1
 MAX_INT64 = (1 << 63) - 1
 MAX_UINT64 = (1 << 64) - 1
+MAX_DIGITS = 20
+"""Digits of MAX_UINT64, without leading zeros. int() raises ValueError for thousands of digits."""
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 _YEAR_0, _YEAR_9999_END = -62167219200, 253402300799

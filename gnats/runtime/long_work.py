@@ -41,7 +41,7 @@ class Turns:
 
         Later turns do the rest.
         """
-        if asker not in self._waiting and _is_done(work):
+        if asker not in self._waiting and _is_done(work, time.monotonic() + TURN):
             return
         self._waiting.setdefault(asker, deque()).append(work)
         self._count += 1
@@ -79,15 +79,17 @@ class Turns:
                 self._count -= len(works)
                 del self._waiting[asker]
                 continue
-            work = works.popleft()
-            done = True  # also when it raises
-            try:
-                done = _is_done(work)
-            finally:
-                if done:
-                    self._removed(asker)
-                else:
-                    works.appendleft(work)
+            until = time.monotonic() + TURN
+            done = True
+            while done and works and time.monotonic() < until:
+                work = works.popleft()
+                try:
+                    done = _is_done(work, until)
+                finally:  # work that raises has ended
+                    if done:
+                        self._removed(asker)
+                    else:
+                        works.appendleft(work)
 
     def _removed(self, asker: int) -> None:
         self._count -= 1
@@ -95,9 +97,8 @@ class Turns:
             del self._waiting[asker]
 
 
-def _is_done(work: "Steps[None]") -> bool:
-    """Continue work for one turn. Return True when it has ended."""
-    until = time.monotonic() + TURN
+def _is_done(work: "Steps[None]", until: float) -> bool:
+    """Continue work until a time of time.monotonic(). Return True when it has ended."""
     while True:
         try:
             next(work)

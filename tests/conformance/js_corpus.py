@@ -200,7 +200,7 @@ CONSUMER_FIELDS: dict[str, list[Any]] = {
     "filter_subjects": [["t.a", "t.b"], ["t.*", "t.a"], [""], ["t..a"], ["t.a", "t.a"], ["t.>"]],
     "replay_policy": ["instant", "original"],
     "rate_limit_bps": [0, 1024],
-    "sample_freq": ["100%", "50", "-1", "x", "", "1%%", "99999999999999999999"],
+    "sample_freq": ["100%", "50", "-1", "x", "", "1%%", "99999999999999999999", "9" * 5000],
     "max_waiting": (*_NUMBERS, 512),
     "max_ack_pending": (*_NUMBERS, 100_000),
     "flow_control": [True],

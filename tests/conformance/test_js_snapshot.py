@@ -430,6 +430,39 @@ def test_numbers_at_their_ends_are_answered(kind: Kind, launch: Launch, what: st
             assert "error" not in give(caller, "S", STREAM, backup(state(1, 1), MESSAGE))
 
 
+@pytest.mark.parametrize(
+    ("members", "code"),
+    [
+        ({"redelivered": {"1": None}}, None),
+        ({"redelivered": {"9" * 5000: 1}}, 10062),
+        ({"pending": {"9" * 5000: {"Sequence": 1, "Timestamp": 1}}}, 10062),
+    ],
+    ids=["null", "redelivered", "pending"],
+)
+def test_a_consumer_of_a_backup_may_have_odd_numbers(caller: Caller, members: Any, code: int | None) -> None:
+    entry = consumer_at((1, 1), (0, 0))
+    document = json.loads(entry.payload)
+    document["state"] |= members
+    changed = Entry(entry.name, json.dumps(document).encode(), ts=1)
+    answer = give(caller, "S", STREAM, backup(state(1, 1, 1), changed, MESSAGE))
+    assert answer.get("error", {}).get("err_code") == code, answer
+
+
+@pytest.mark.parametrize("seq", [2**63 - 1, 2**63, 2**64 - 1])
+def test_a_consumer_may_begin_behind_all_sequences(caller: Caller, other: Caller, seq: int) -> None:
+    found = []
+    for each in (caller, other):
+        each.request("$JS.API.STREAM.CREATE.S", STREAM)
+        begin = {"name": "C", "durable_name": "C", "deliver_policy": "by_start_sequence"} | EXPLICIT
+        begin["opt_start_seq"] = seq
+        request = {"stream_name": "S", "config": begin}
+        assert "error" not in each.request("$JS.API.CONSUMER.CREATE.S.C", request).json
+        taken = take(each, "S")
+        assert "error" not in taken.answer, taken.answer
+        found.append([part.name for part in entries(taken.data)])
+    assert found[0] == found[1]
+
+
 def test_gaps_are_kept(caller: Caller, other: Caller) -> None:
     data = backup(state(10**15, 10**15 + 9 * 10**9), message(10**15 + 5), message(10**15 + 5 * 10**9))
     for each in (caller, other):

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING
 
 from gnats.clock import time_ns, timeout
 from gnats.go.json import Json, JSONError, MapOf, Struct, marshal, unmarshal
-from gnats.go.text import duration, friendly_bytes, os_error
+from gnats.go.text import MAX_DIGITS, duration, friendly_bytes, os_error
 from gnats.jetstream import errors
 from gnats.jetstream.control.info import stream_info
 from gnats.jetstream.control.stream_store import open_store
@@ -443,7 +443,7 @@ def encode_state(name: str, found: Json) -> bytes:
         return int(members.get("consumer_seq", 0)), int(members.get("stream_seq", 0))
 
     def sequence(text: str) -> int:
-        if not text.isascii() or not text.isdigit():
+        if not text.isascii() or not text.isdigit() or len(text.lstrip("0")) > MAX_DIGITS:
             raise BackupError(f'failed to decode consumer "{name}" state: "{text}" is no sequence')
         return int(text)
 
@@ -454,7 +454,7 @@ def encode_state(name: str, found: Json) -> bytes:
         if entry
     )
     redelivered = sorted(
-        (sequence(seq), int(count)) for seq, count in (found.get("redelivered") or {}).items()
+        (sequence(seq), int(count or 0)) for seq, count in (found.get("redelivered") or {}).items()
     )
     wrong = (
         max(*delivered, *floor) > _MAX_SEQ

@@ -58,7 +58,7 @@ _ACK_WAIT = 22 * 3600 * SECOND
 _SUFFIX = 8
 _IDENTITY = "Nats-Stream-Identity"
 _MOST = 1 << 64
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 """Errors that reading a malformed answer may cause."""
 
 Position = dict[str, Any]
@@ -154,7 +154,7 @@ class Call:
 class Answer:
     """The answer to a request for a consumer; `delivered` is the last stream sequence delivered before."""
 
-    name: str
+    name: bytes
     delivered: int
     ack_policy: str
     identity: str
@@ -174,15 +174,15 @@ def read_answer(message: Message, failure: errors.Kind) -> Answer:
     identity = message.header_value(_IDENTITY.encode()).decode("utf-8", "replace").strip()
     try:
         if error := read_error(message.payload):
-            return Answer("", 0, "", "", error)
+            return Answer(b"", 0, "", "", error)
         found = json.loads(message.payload)
         name, delivered = found["name"], found["delivered"]["stream_seq"]
         ack_policy = found["config"].get("ack_policy")
         if isinstance(name, str) and type(delivered) is int and 0 <= delivered < _MOST:
-            return Answer(name, delivered, str(ack_policy), identity, None)
+            return Answer(name.encode(), delivered, str(ack_policy), identity, None)
     except _MALFORMED:
         pass
-    return Answer("", 0, "", "", failure(err="invalid consumer create response"))
+    return Answer(b"", 0, "", "", failure(err="invalid consumer create response"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,7 +449,7 @@ class Origin:
         try:
             consumer = SourceConsumer(
                 self.stream.native,
-                answer.name.encode(),
+                answer.name,
                 index_name="" if self.kind is MIRROR else self.source.index_name(),
                 identity=self.identity,
                 transforms=self._transforms,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from gnats.core.subjects.subject import has_wildcard, subset_match, valid_subject
-from gnats.go.text import MILLISECOND, SECOND, duration, quote
+from gnats.go.text import MAX_DIGITS, MILLISECOND, SECOND, duration, quote
 from gnats.go.times import parse_rfc3339, unix_ns
 from gnats.jetstream import errors
 from gnats.jetstream.errors import ApiError, invalid_config, pedantic_error
@@ -293,7 +293,7 @@ def _check_sampling(text: str) -> None:
     reason = ""
     if not _DECIMAL.fullmatch(text):
         reason = f"strconv.Atoi: parsing {quote(text)}: invalid syntax"
-    elif not -(1 << 63) <= int(text) < 1 << 63:
+    elif len(text.lstrip("+-0")) > MAX_DIGITS or not -(1 << 63) <= int(text) < 1 << 63:
         reason = f"strconv.Atoi: parsing {quote(text)}: value out of range"
     elif int(text) < 0:
         reason = "<nil>"

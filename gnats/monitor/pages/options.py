@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self, cast
 
 from gnats.errors import RequestError
 from gnats.go.json import unmarshal
-from gnats.go.text import MAX_INT64, MAX_UINT64, parse_bool, quote
+from gnats.go.text import MAX_DIGITS, MAX_INT64, MAX_UINT64, parse_bool, quote
 
 DEFAULT_LIMIT = 1024
 """Connections or subscriptions on a page, by default."""
@@ -61,7 +61,7 @@ def _number(name: str, kind: str, function: str, text: str, digits: str, least: 
     problem = "invalid syntax"
     if digits.isascii() and digits.isdigit():
         problem = "value out of range"
-        if len(digits.lstrip("0")) < 21 and least <= int(text) <= most:  # int() refuses thousands of digits
+        if len(digits.lstrip("0")) <= MAX_DIGITS and least <= int(text) <= most:
             return int(text)
     raise RequestError(
         f"Error decoding {kind} for '{name}': strconv.{function}: parsing {quote(text)}: {problem}"

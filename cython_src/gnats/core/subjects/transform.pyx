@@ -207,6 +207,7 @@ _MAPPING_FUNCTIONS = (
 )
 _COMMA = re.compile(rb",[\t\n\f\r ]*")
 _NUMBER = re.compile(rb"[+-]?[0-9]+")
+MAX_DIGITS = 20    # of 2^64 - 1, without leading zeros; int() refuses thousands of them
 
 
 cdef bytes as_bytes(subject):
@@ -224,6 +225,8 @@ def _error(str reason, bytes token):
 def _number(bytes text, bits=64):
     """Parse an integer as Go's strconv does; None when it is none."""
     if not _NUMBER.fullmatch(text):
+        return None
+    if len(text.lstrip(b"+-0")) > MAX_DIGITS:
         return None
     value = int(text)
     return value if -(1 << bits - 1) <= value < 1 << bits - 1 else None

@@ -39,7 +39,7 @@ from gnats.jetstream.consumer.pending cimport (
     pending_track,
     pending_untrack,
 )
-from gnats.store.format.codec cimport ConsumerSnapshot, PendingEntry, RedeliveredEntry
+from gnats.store.format.codec cimport MAX_POSITION, ConsumerSnapshot, PendingEntry, RedeliveredEntry
 
 cdef int64_t MOST_REDELIVERIES = <int64_t> 1 << 32    # that a restored message is taken to have
 
@@ -192,10 +192,11 @@ local_consumer_log.propose = store_consumer_entry
 cdef bint snapshot_state(ConsumerState o, ConsumerSnapshot *snap) noexcept nogil:
     cdef const DeliveredMsg *d = pending_first(&o.pending)
     cdef uint32_t i
-    snap.delivered_consumer = o.delivered.consumer
-    snap.delivered_stream = o.delivered.stream
-    snap.floor_consumer = o.floor.consumer
-    snap.floor_stream = o.floor.stream
+    # A client may have the consumer start at any sequence.
+    snap.delivered_consumer = min(o.delivered.consumer, <uint64_t> MAX_POSITION)
+    snap.delivered_stream = min(o.delivered.stream, <uint64_t> MAX_POSITION)
+    snap.floor_consumer = min(o.floor.consumer, <uint64_t> MAX_POSITION)
+    snap.floor_stream = min(o.floor.stream, <uint64_t> MAX_POSITION)
     snap.pending = <PendingEntry *> malloc((o.pending.n + 1) * sizeof(PendingEntry))
     snap.redelivered = <RedeliveredEntry *> malloc((o.pending.nredelivered + 1) * sizeof(RedeliveredEntry))
     if snap.pending == NULL or snap.redelivered == NULL:

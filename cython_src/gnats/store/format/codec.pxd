@@ -59,8 +59,12 @@ cdef struct RedeliveredEntry:
     uint64_t seq, count
 
 
+cdef enum:
+    MAX_POSITION = 0x7fffffffffffffff    # a state with greater positions is malformed; no stream has such sequences
+
+
 cdef struct ConsumerSnapshot:
-    uint64_t delivered_consumer, delivered_stream
+    uint64_t delivered_consumer, delivered_stream    # at most MAX_POSITION, as the next two
     uint64_t floor_consumer, floor_stream
     PendingEntry *pending          # malloc'd by decoding
     size_t n_pending

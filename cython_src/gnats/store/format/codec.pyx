@@ -281,7 +281,7 @@ cdef int consumer_fields(ConsumerSnapshot *s, const uint8_t *data, size_t n) noe
             s.delivered_consumer += s.floor_consumer - 1
         if s.floor_stream > 1:
             s.delivered_stream += s.floor_stream - 1
-    if (s.floor_stream | s.delivered_stream | s.floor_consumer | s.delivered_consumer) >> 63:
+    if (s.floor_stream | s.delivered_stream | s.floor_consumer | s.delivered_consumer) > <uint64_t> MAX_POSITION:
         return CODEC_BAD
     # An acknowledged message was delivered: the delivered sequences are not below the ack floor.
     s.delivered_stream = max(s.delivered_stream, s.floor_stream)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gnats.accounts.internal_client import Message
@@ -147,9 +147,11 @@ JSON = st.recursive(
 
 
 @given(JSON.map(json.dumps).map(str.encode) | st.binary())
+@example(b'{"error":{"code":1e999}}')
+@example(b'{"name":"\\ud800","delivered":{"stream_seq":0},"config":{}}')
 def test_any_answer_is_one_or_an_error(payload: bytes) -> None:
     answer = read_answer(Message(b"s", b"", b"", payload, 1), FAILURE)
-    assert answer.error or (isinstance(answer.name, str) and 0 <= answer.delivered < 1 << 64)
+    assert answer.error or (isinstance(answer.name, bytes) and 0 <= answer.delivered < 1 << 64)
 
 
 def test_answers_are_read() -> None:
@@ -157,7 +159,7 @@ def test_answers_are_read() -> None:
     header = b"NATS/1.0\r\nNats-Stream-Identity: abc\r\n\r\n"
     answer = read_answer(Message(b"s", b"", header, json.dumps(found).encode(), 1), FAILURE)
     assert (answer.name, answer.delivered, answer.ack_policy, answer.identity, answer.error) == (
-        *("C", 7, "none", "abc"),
+        *(b"C", 7, "none", "abc"),
         None,
     )
     refused = json.dumps(
