@@ -373,6 +373,8 @@ class Accounts(dict[str, Account]):
             for session in account.clients.values():
                 if session.client:
                     session.client.renew_imports()
+            for subscriber in account.internals or ():  # streams, and the copies of mirrors and sources
+                subscriber.renew_imports()
             account.stream_imports = set(streams)  # last: without memory, the next reload does it all again
 
     # -- responses -------------------------------------------------------------------------------------------

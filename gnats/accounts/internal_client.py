@@ -78,6 +78,7 @@ class InternalClient:
     ) -> None:
         self.client = InternalSubscriber(kind, -1, cid, poller, state)
         self.client.register(account)
+        self.kind = kind
         self._state = state
         self._log = log if kind == SYSTEM else None
         self._sids = itertools.count(1)

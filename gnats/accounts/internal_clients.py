@@ -79,8 +79,14 @@ class InternalClients:
         events.on(EV_LOG, self._on_log, kinds)
 
     def _on_message(self, source: "Connection | None", producer: int, b: int, data: object) -> None:
-        """Give a message to the client that it was delivered to."""
+        """Give a message to the client that it was delivered to.
+
+        In the system account that is no message of another of these clients, nor its own: a requester could
+        let an answer go to a subject that it may not publish to itself.
+        """
         if source and isinstance(data, tuple) and (client := self._clients.get(source.cid)):
+            if client.kind == SYSTEM and (other := self._clients.get(producer)) and other.kind == SYSTEM:
+                return
             client.process_message(producer, data)
 
     def _on_closed(self, source: "Connection | None", reason: int, b: int, data: object) -> None:

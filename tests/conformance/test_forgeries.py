@@ -18,7 +18,8 @@ server_name: srv
 system_account: SYS
 jetstream { store_dir: js }
 accounts {
-  SYS { users: [{user: s, password: pw}]
+  SYS { users: [{user: s, password: pw}, {user: little, password: pw, permissions: {publish: [
+          "$SYS.REQ.USER.INFO", "$SYS.REQ.SERVER.PING.>", "$JS.API.INFO", "$JS.API.STREAM.NAMES"]}}]
         imports [{service: {account: A, subject: "a.svc"}}] }
   A { jetstream: enabled, users: [{user: a, password: pw}]
       exports [{service: "a.svc"}]
@@ -145,6 +146,36 @@ def test_an_account_sees_its_own_pages(users: dict[str, Caller]) -> None:
             answer = a.request(f"$SYS.REQ.ACCOUNT.PING.{page}", body)
             assert b'"B"' not in answer.payload, answer
             assert b'"b"' not in answer.payload, answer
+
+
+@pytest.mark.parametrize("page", ["$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ"])
+def test_an_account_sees_its_own_connections(server: Server, users: dict[str, Caller], page: str) -> None:
+    """Also by number: connection ids can be guessed."""
+    a = users["a"]
+    details = {"auth": True, "subscriptions_detail": True, "subscriptions": True}
+    with Caller(server, "b", inbox="_INBOX.gone") as gone:
+        closed = gone.cid
+    for state in (0, 1, 2):
+        for cid in (users["b"].cid, users["s"].cid, closed):
+            answer = a.request(page, details | {"cid": cid, "state": state})
+            assert not answer.json["data"].get("connections"), answer
+    (own,) = a.request(page, details | {"cid": a.cid}).json["data"]["connections"]
+    assert own["authorized_user"] == "a"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "service",
+    ["$SYS.REQ.USER.INFO", "$SYS.REQ.SERVER.PING.IDZ", "$JS.API.INFO", "$JS.API.STREAM.NAMES"],
+)
+def test_the_server_does_not_ask_itself(
+    server: Server, users: dict[str, Caller], service: str, target: str
+) -> None:
+    """A user of the system account may not publish to the reply subject, so the answer does nothing there."""
+    with Caller(server, "little", inbox="_INBOX.little") as little:
+        little.publish(service, b"", target)
+        little.fence()
+        users["s"].request("$SYS.REQ.SERVER.PING.IDZ")
 
 
 def test_a_name_is_no_more_than_a_name(server: Server, users: dict[str, Caller]) -> None:

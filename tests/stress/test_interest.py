@@ -74,6 +74,7 @@ def test_accounts_come_and_go_under_readers() -> None:
         registry.add(name, account)
     done = threading.Event()
     problems: list[object] = []
+    old: list[tuple[int, Account]] = []  # outlives the readers, as an account must
 
     def read(seed: int) -> None:
         rng = random.Random(seed)
@@ -99,7 +100,6 @@ def test_accounts_come_and_go_under_readers() -> None:
 
     def change() -> None:
         try:
-            old: list[tuple[int, Account]] = []
             for n in range(STEPS // 4):
                 name = b"passing.%d" % (n % 300)
                 if name in registry.accounts:

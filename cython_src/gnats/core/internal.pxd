@@ -7,4 +7,4 @@ from gnats.core.accounts.subscriber cimport Subscriber
 
 
 cdef class InternalSubscriber(Subscriber):
-    pass
+    cdef object __weakref__

@@ -46,6 +46,7 @@ cdef class InternalSubscriber(Subscriber):
         """Publish and subscribe in `account`. Call it before anything else."""
         self.keep.append(account)
         self.account = <void *> account
+        account.add_internal(self)
 
     def close_connection(self, int reason) -> None:
         """End all subscriptions; EV_CLOSED follows. Idempotent."""

@@ -1,5 +1,8 @@
 """The data plane's half of an account: all that routing a message in it needs."""
 
+from weakref import WeakSet
+
+from gnats.core.internal import InternalSubscriber
 from gnats.core.subjects.sublist import Sublist
 from gnats.core.subjects.transform import SubjectTransform
 
@@ -8,6 +11,9 @@ class Account:
 
     @property
     def sublist(self) -> Sublist: ...
+    @property
+    def internals(self) -> WeakSet[InternalSubscriber] | None:
+        """The server's own subscribers in this account; None before the first."""
     def set_mappings(self, rows: list[tuple[bytes, list[tuple[SubjectTransform, int]]]]) -> None:
         """Replace the mappings of messages published in this account: [(source, [(transform, upto)])].
 
@@ -24,8 +30,8 @@ class Account:
     ) -> None:
         """Replace the stream imports: [(exporter, subject, to, transform, use published, allow trace)].
 
-        Subscriptions of connected clients change when Client.renew_imports is called for each. An import that
-        stays keeps its shadows. Raises MemoryError.
+        Existing subscriptions change when Subscriber.renew_imports() is called for each of the account's
+        clients and `internals`. An import that stays keeps its shadows. Raises MemoryError.
         """
     def set_trace_dest(self, subject: bytes, sampling: int) -> None:
         """Trace this percentage of the messages that carry a sampled traceparent, to `subject`; b"": none.

@@ -312,6 +312,8 @@ class Api:
         client, account = self._asker(message)
         if account is None or account is not self.js.server_accounts.system_account:
             return
+        if message.producer not in self._sessions:
+            return
         subject = message.subject.decode("utf-8", "replace")
         request = Request(
             self.js,

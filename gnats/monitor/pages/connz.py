@@ -109,7 +109,7 @@ def connz_steps(server: ConnzServer, options: ConnzOptions) -> Steps[Page]:
     page["total"] = len(opened) + len(closed)
     sessions: Iterable[Session]
     if options.cid:
-        sessions = _with_cid(server, options, closed)
+        sessions = _with_cid(options.cid, opened, closed)
     elif _filtered(options):
         sessions = yield from _filter(opened, closed, options)
     elif sort in ("cid", "start") and not closed:
@@ -148,11 +148,10 @@ def _candidates(server: ConnzServer, options: ConnzOptions) -> tuple[dict[int, S
     return opened, closed
 
 
-def _with_cid(server: ConnzServer, options: ConnzOptions, closed: list[Session]) -> list[Session]:
-    session = server.clients.get(options.cid) if options.state in (OPEN, ALL) else None
-    if session:
+def _with_cid(cid: int, opened: dict[int, Session], closed: list[Session]) -> list[Session]:
+    if session := opened.get(cid):
         return [session]
-    return [session for session in closed if session.cid == options.cid][:1]
+    return [session for session in closed if session.cid == cid][:1]
 
 
 def _filtered(options: ConnzOptions) -> bool:

@@ -86,6 +86,7 @@ cdef class Account:
     cdef Mappings *mappings            # NULL: none; atomic
     cdef StreamImports *streams        # NULL: none; changed under lock, atomic for a look without it
     cdef TraceDest *trace_dest         # NULL: none; atomic
+    cdef readonly object internals     # the server's own subscribers in it: a WeakSet; None before the first
     cdef list peers                    # accounts that this one imports from or exports to
     cdef uint8_t _is_system            # the system account, whose clients may publish to Raft groups; atomic
     # parts of the header of requests to other accounts; memory of `identity`
@@ -102,6 +103,8 @@ cdef class Account:
     cdef char[16] prefix               # `_R_.xxxxxx.>`; set before `responder`
     cdef uint64_t nresponses, nreverse  # entries of the two; atomic, for a look without the lock
 
+    # Note one of the server's own subscribers, an InternalSubscriber.
+    cdef int add_internal(self, subscriber) except -1
     # Insert and remove subscriptions, as Sublist does; the sublist's sinks hear of it.
     cdef int insert(self, Subscription *s) noexcept nogil
     cdef int remove(self, Subscription *s) noexcept nogil

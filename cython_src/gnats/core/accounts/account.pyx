@@ -72,6 +72,8 @@ from gnats.includes.pthread cimport (
 )
 from gnats.includes.text cimport put_text
 
+from weakref import WeakSet
+
 cdef enum:
     SUFFIX = 6     # random characters
     PREFIX = REPLY_PREFIX_N + SUFFIX + 1    # bytes of `_R_.xxxxxx.`
@@ -122,6 +124,12 @@ cdef class Account:
         self.tracked.p = self.info_server.p + self.info_server.n
         self.tracked.n = len(tracked)
 
+    cdef int add_internal(self, subscriber) except -1:
+        if self.internals is None:
+            self.internals = WeakSet()
+        self.internals.add(subscriber)
+        return 0
+
     def set_mappings(self, list rows) -> None:
         """Replace the mappings of messages published in this account: [(source, [(SubjectTransform, upto)])].
 
@@ -136,8 +144,8 @@ cdef class Account:
     def set_stream_imports(self, list rows) -> None:
         """Replace the stream imports: [(exporter, subject, to, transform, use published, allow trace)].
 
-        Subscriptions of connected clients change when Client.renew_imports is called for each. An import that stays
-        keeps its shadows. Raises MemoryError.
+        Existing subscriptions change when Subscriber.renew_imports() is called for each of the account's clients and
+        `internals`. An import that stays keeps its shadows. Raises MemoryError.
         """
         cdef StreamImports *fresh = new_streams(self, rows) if rows else NULL
         cdef StreamImports *old
