@@ -75,7 +75,7 @@ def gather(
     """Return the sums of a block's messages from sequence `low` on.
 
     They are (first sequence of a message, last sequence of any record except tombstones, messages, bytes of
-    their records, earliest time, latest time, greatest sequence of a tombstone). Adds the sequences of
+    their records, earliest time, latest time, greatest sequence of a tombstone). Add the sequences of
     tombstones to `deleted`, and the sequences without a message among the block's records to `absent`.
     """
 

@@ -82,7 +82,7 @@ cdef void share_payload(Frames *frames, Frame *f) noexcept nogil
 
 
 cdef inline bint worth_sharing(const Frame *f) noexcept nogil:
-    """Return whether to share the payload. Ask at its second destination: one pooled copy costs no more than a block."""
+    """Return whether to share the payload. Ask at its second destination: one pooled copy is as cheap."""
     return f.pay_n >= REFER_FROM and f.block == NULL
 
 
