@@ -101,7 +101,7 @@ cdef class BlockReader:
         return sum64
 
     def holes(self) -> list[tuple[int, int, int, int, str]]:
-        """Return the parts read so far that are not records: (start, end, first sequence, last sequence, reason).
+        """Return the parts already read that are not records: (start, end, first sequence, last sequence, reason).
 
         A sequence of 0 is not known. An empty reason: the end of the last block, where a server may be writing.
         """
