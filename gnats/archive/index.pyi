@@ -8,6 +8,6 @@ IndexBlock = tuple[int, int, int, int, int, int, SequenceSet]
 def read_index(data: bytes) -> tuple[int, list[IndexBlock], tuple[int, int], int]:
     """Decode an index.db, decrypted and without its checksum.
 
-    Returns (last sequence, blocks, (last block, checksum of its last record), most messages of one subject).
+    Return (last sequence, blocks, (last block, checksum of its last record), most messages of one subject).
     Raises ValueError when the data is not an index or contradicts itself, MemoryError.
     """

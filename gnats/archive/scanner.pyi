@@ -30,7 +30,7 @@ class BlockReader:
     def last_checksum(self) -> int:
         """Return the last 8 bytes of the block as a number; 0 if it has fewer, or they cannot be read."""
     def holes(self) -> list[tuple[int, int, int, int, str]]:
-        """Return the parts read so far that are not records: (start, end, first and last sequence, reason).
+        """Return the parts already read that are not records: (start, end, first and last sequence, reason).
 
         A sequence of 0 is not known. An empty reason: the end of the last block, where a server may be
         writing.
@@ -75,7 +75,7 @@ def gather(
     """Return the sums of a block's messages from sequence `low` on.
 
     They are (first sequence of a message, last sequence of any record except tombstones, messages, bytes of
-    their records, earliest time, latest time, greatest sequence of a tombstone). Adds the sequences of
+    their records, earliest time, latest time, greatest sequence of a tombstone). Add the sequences of
     tombstones to `deleted`, and the sequences without a message among the block's records to `absent`.
     """
 

@@ -16,7 +16,7 @@ class Poller(PollerBase):
     def run_once(self, timeout_ms: int = 0) -> int:
         """Read, parse, route and flush all that is ready, without the GIL. Return the number of events.
 
-        Waits `timeout_ms` for the first event; -1: without limit. Returns -errno when epoll fails.
+        Wait `timeout_ms` for the first event; -1: without limit. Return -errno when epoll fails.
         """
     def run(self) -> None:
         """Do rounds until stop(), in a thread of its own, without the GIL. Raises OSError if epoll fails."""

@@ -30,7 +30,12 @@ class StreamState(NamedTuple):
     damaged: int
 
 class MsgStore:
-    """A store. Filters are subjects, wildcards allowed; without one, every subject matches. Any thread."""
+    """A store. Filters are subjects, wildcards allowed; without one, every subject matches. Any thread.
+
+    Times are in ns since 1970, sizes in bytes. A StoreFailure's code says why an operation is not done. A
+    failed write or sync freezes the store: it stores and removes nothing more, and reading goes on. Any
+    method may raise MemoryError.
+    """
 
     def failure(self) -> str:
         """Return why the store is frozen; empty when it is not."""
@@ -47,8 +52,9 @@ class MsgStore:
     ) -> int:
         """Store a message and return its sequence. Without `flush` it waits in memory for flush_pending().
 
-        ts is in ns since 1970 (None: now), ttl in seconds. With `seq`, which must be the next sequence,
-        discard new is ignored. Raises StoreFailure: over a limit, too large, frozen.
+        ts is in ns since 1970 (None: now). ttl is in seconds; 0: none, negative: it never expires. With
+        `seq`, which must be the next sequence, discard new is ignored. Raises StoreFailure: over a limit,
+        too large, frozen.
         """
     def skip(self, seq: int = 0, n: int = 1) -> None:
         """Leave n sequences without a message; `seq` must be the next sequence, or 0. Raises StoreFailure."""
@@ -57,18 +63,27 @@ class MsgStore:
     def sync_flushed(self) -> None:
         """Sync all files that were written. Raises StoreFailure; the store is frozen then."""
     def get(self, seq: int) -> Message:
-        """Return (sequence, time in ns, subject, headers, payload).
+        """Return (sequence, time in ns since 1970, subject, headers, payload).
 
-        Raises StoreFailure: not found, deleted, damaged.
+        Raises StoreFailure: not found, deleted, damaged, cannot be read now.
         """
     def get_next(self, filters: Iterable[bytes | str] = (), start: int = 0) -> Message | None:
-        """Return the first message at or after `start` that one of the filters matches, or None."""
+        """Return the first message at or after `start` that one of the filters matches, or None.
+
+        Raises StoreFailure when a block cannot be read now.
+        """
     def get_prev(self, filters: Iterable[bytes | str] = (), start: int = ...) -> Message | None:
-        """Return the last message at or before `start` that one of the filters matches, or None."""
+        """Return the last message at or before `start` that one of the filters matches, or None.
+
+        Raises StoreFailure when a block cannot be read now.
+        """
     def get_last(self, subject: bytes) -> Message | None:
-        """Return the last message of a subject, which may have wildcards, or None."""
+        """Return the last message of a subject, which may have wildcards, or None.
+
+        Raises StoreFailure when a block cannot be read now.
+        """
     def remove_msg(self, seq: int, erase: bool = False) -> bool:
-        """Remove a message; with `erase` overwrite its record. False: there was none."""
+        """Remove a message; with `erase` overwrite its record. False: there was none. Raises StoreFailure."""
     def purge_msgs(self, subject: bytes = b"", seq: int = 0, keep: int = 0) -> int:
         """Remove the messages of a subject (wildcards allowed; empty: all) and return their number.
 
@@ -77,14 +92,17 @@ class MsgStore:
     def compact_to(self, seq: int) -> int:
         """Remove all messages before a sequence and return their number. Raises StoreFailure."""
     def truncate_to(self, seq: int) -> int:
-        """Make seq the last sequence: remove all messages after it and return their number."""
-    def expire_msgs(self, now: int | None = None) -> int:
-        """Remove the messages that have expired at `now` (ns; None: the time) and return their number.
+        """Make seq the last sequence: remove all messages after it and return their number.
 
-        Raises StoreFailure when that cannot be written.
+        Raises StoreFailure.
+        """
+    def expire_msgs(self, now: int | None = None) -> int:
+        """Remove the messages that have expired at `now` (None: the clock's time) and return their number.
+
+        `now` is in ns since 1970. Raises StoreFailure when the removal cannot be written.
         """
     def schedules_due(self, now: int) -> list[int]:
-        """Return the sequences of the schedules that are due at `now` (ns). They stay due."""
+        """Return the sequences of the schedules that are due at `now` (ns since 1970). They stay due."""
     def pending(
         self, seq: int = 0, filters: Iterable[bytes | str] = (), last_per_subject: bool = False
     ) -> int:
@@ -118,7 +136,7 @@ class MsgStore:
     def lost_ranges(self) -> list[tuple[int, int]]:
         """Return the ranges (first, last) of sequences lost to damage, as far as they are known."""
     def newly_lost(self) -> list[tuple[int, int, int, int]]:
-        """Return the losses found since the last call: block, first and last sequence, messages."""
+        """Return the losses found since the last call: [(block, first sequence, last sequence, messages)]."""
     def update_config(
         self,
         *,
@@ -149,10 +167,15 @@ class MsgStore:
     def maintain(self, rewrites: int = 4, idle: int = 2) -> int:
         """Rewrite at most `rewrites` sparse blocks and return their number; unload idle blocks.
 
-        A block is idle that was not used for `idle` calls. For a thread that may wait for the disk.
+        A block is idle when it was not used during the last `idle` calls. For a thread that may wait for the
+        disk.
         """
     def close(self) -> None:
-        """Write the messages that wait, and the state files, and close. Raises StoreFailure on failure."""
+        """Write the messages that wait, and the state files, and close.
+
+        With sync_always, sync the files that were written. Raises StoreFailure when a write or a sync failed.
+        Closing again does nothing.
+        """
 
 class MemStore(MsgStore):
     """A store in memory. block_size is in bytes; the other keywords are those of update_config."""

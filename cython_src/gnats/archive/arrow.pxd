@@ -42,17 +42,17 @@ cdef enum:
     ROW_SIZE = 48       # bytes that a message counts in Batch.bytes beside its subject, headers and payload
 
 
-# Sets the limits of a zeroed batch.
+# Set the limits of a zeroed batch.
 cdef void batch_init(Batch *b, uint32_t most_rows, size_t most_bytes) noexcept nogil
 cdef void batch_free(Batch *b) noexcept nogil
 # Whether the text of a subject and headers of these sizes might not fit into their columns.
 cdef bint batch_text_full(const Batch *b, size_t subject_n, size_t hdr_n) noexcept nogil
-# Adds a message. 0; BATCH_FULL: it was not added, export the batch first; BATCH_NO_MEMORY.
+# Add a message. 0; BATCH_FULL: it was not added, export the batch first; BATCH_NO_MEMORY.
 cdef int batch_add(
     Batch *b, uint64_t seq, int64_t ts, uint32_t block, const char *subject, size_t subject_n,
     const char *hdr, size_t hdr_n, const char *msg, size_t msg_n,
 ) noexcept nogil
-# Exports the messages as a struct array and empties the batch. 0 or BATCH_NO_MEMORY.
+# Export the messages as a struct array and empty the batch. 0 or BATCH_NO_MEMORY.
 cdef int batch_export(Batch *b, ArrowArray *out) noexcept nogil
 # batch_export() into a PyCapsule "arrow_array". Raises MemoryError.
 cdef object batch_capsule(Batch *b)

@@ -86,7 +86,7 @@ cdef int grow_rows(Batch *b) noexcept nogil:
 
 
 cdef int payload_room(Batch *b, size_t n) noexcept nogil:
-    # Allocates all that the payloads of a batch can need at once: pages that are not touched cost nothing.
+    # Allocate all that the payloads of a batch can need at once: pages that are not touched cost nothing.
     if b.payload.at != NULL and b.payload.n + n <= b.payload.room:
         return 0
     if b.payload.at != NULL:
@@ -178,7 +178,7 @@ cdef void release(ArrowArray *a) noexcept nogil:
 
 
 cdef int array_init(ArrowArray *a, int64_t rows, int buffers, int children) noexcept nogil:
-    # Makes an array whose buffers and children are still empty. 0: the caller must release it, even after an error.
+    # Make an array whose buffers and children are still empty. 0: the caller must release it, even after an error.
     cdef Held *h = <Held *> calloc(1, sizeof(Held))
     cdef int i
     if h == NULL:

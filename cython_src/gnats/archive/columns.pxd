@@ -47,7 +47,7 @@ cdef struct HeaderLine:
     bint again                  # an earlier line has this key
 
 
-# Makes room for n more bytes. 0 or BATCH_NO_MEMORY.
+# Make room for n more bytes. 0 or BATCH_NO_MEMORY.
 cdef inline int buffer_room(Buffer *b, size_t n) noexcept nogil:
     cdef size_t room
     cdef uint8_t *at

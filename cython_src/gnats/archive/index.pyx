@@ -1,4 +1,4 @@
-"""Reads an index.db for the archive."""
+"""Read an index.db for the archive."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 from libc.string cimport memset
@@ -11,7 +11,7 @@ from gnats.store.index.stree cimport STree, STreeIter, SimpleState, stree_clear,
 def read_index(bytes data not None):
     """Decode an index.db, decrypted and without its checksum.
 
-    Returns (last sequence, blocks, (last block, checksum of its last record), most messages of one subject). A block is
+    Return (last sequence, blocks, (last block, checksum of its last record), most messages of one subject). A block is
     (index, bytes, first sequence, last sequence, first time, last time, deleted). Raises ValueError when the data is
     not an index or contradicts itself, or MemoryError.
     """

@@ -1,4 +1,4 @@
-"""Reads blocks into batches of Arrow columns, and computes the sums that a snapshot of a stream needs."""
+"""Read blocks into batches of Arrow columns, and compute the sums that a snapshot of a stream needs."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint32_t, uint64_t
@@ -101,7 +101,7 @@ cdef class BlockReader:
         return sum64
 
     def holes(self) -> list[tuple[int, int, int, int, str]]:
-        """Return the parts read so far that are not records: (start, end, first sequence, last sequence, reason).
+        """Return the parts already read that are not records: (start, end, first sequence, last sequence, reason).
 
         A sequence of 0 is not known. An empty reason: the end of the last block, where a server may be writing.
         """
@@ -150,7 +150,7 @@ cdef int walk_chosen(Walk *w, const Chosen *c, Record *r) noexcept nogil:
 
 
 cdef int scan_large(Walk *w, Record *r, uint32_t index, const Chosen *c, Batch *b) noexcept nogil:
-    # Reads the next message directly into the batch, if it is large. WALK_RECORD; 0: it is not; WALK_NO_MEMORY. The
+    # Read the next message directly into the batch, if it is large. WALK_RECORD; 0: it is not; WALK_NO_MEMORY. The
     # batch must have room for any headers and subject before the payload, since this message cannot be held back.
     cdef char[LEAD] saved
     cdef char *payload = <char *> b.payload.at + b.payload.n
@@ -290,7 +290,7 @@ def gather(BlockReader block not None, uint64_t low, SequenceSet deleted not Non
     """Return the sums of a block's messages from sequence `low` on.
 
     They are (first sequence of a message, last sequence of any record except tombstones, messages, bytes of their
-    records, earliest time, latest time, greatest sequence of a tombstone). Adds the sequences of tombstones to
+    records, earliest time, latest time, greatest sequence of a tombstone). Add the sequences of tombstones to
     `deleted`, and the sequences without a message among the block's records to `absent`.
     """
     cdef Record r

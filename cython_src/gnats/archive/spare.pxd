@@ -15,7 +15,7 @@ cdef enum:
 # Count the scanners: call when one is made, and when it ends. The last one to end frees the buffers that are kept.
 cdef void spare_enter() noexcept nogil
 cdef void spare_leave() noexcept nogil
-# Returns a buffer of at least *size bytes and sets *size to its size. NULL: no memory.
+# Return a buffer of at least *size bytes and set *size to its size. NULL: no memory.
 cdef void *spare_take(size_t *size) noexcept nogil
-# Gives back a buffer with the size that spare_take() set.
+# Give back a buffer with the size that spare_take() set.
 cdef void spare_give(void *at, size_t size) noexcept nogil

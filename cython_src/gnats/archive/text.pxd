@@ -30,5 +30,5 @@ cdef inline bint is_plain(const uint8_t *p, size_t n) noexcept nogil:
     return True
 
 
-# Writes the text of n bytes, at most MOST_SHOWN * n bytes. Returns its size.
+# Write the text of n bytes, at most MOST_SHOWN * n bytes. Return its size.
 cdef size_t show_bytes(const uint8_t *p, size_t n, uint8_t *out) noexcept nogil

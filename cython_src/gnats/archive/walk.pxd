@@ -59,10 +59,10 @@ cdef struct Walk:
 
 
 cdef void walk_free(Walk *w) noexcept nogil
-# Gets the next record, whose bytes stay valid until the next call. WALK_RECORD, WALK_END or a negative WalkError.
+# Get the next record, whose bytes stay valid until the next call. WALK_RECORD, WALK_END or a negative WalkError.
 # Except with `every`, the sequences of messages and erased records only grow.
 cdef int walk_next(Walk *w, Record *r) noexcept nogil
-# Reads the next record, if it is a large message, so that its payload is at `payload` without a copy. `room` is for the
+# Read the next record, if it is a large message, so that its payload is at `payload` without a copy. `room` is for the
 # payload and RECORD_HASH bytes. The part of the record before the payload, at most LEAD bytes and at most `before`,
 # overwrites the bytes before `payload`; the old ones, *lead bytes, are in `saved`, and the caller puts them back.
 # WALK_RECORD, or 0: nothing was read, call walk_next().

@@ -60,7 +60,7 @@ cdef int read_at(Walk *w, uint8_t *to, size_t n, uint64_t offset, size_t *done) 
 
 
 cdef int fill(Walk *w, uint64_t need, size_t want) noexcept nogil:
-    # Makes sure that the window has the next `need` bytes, or all that the file has, and reads up to `want` if it must
+    # Make sure that the window has the next `need` bytes, or all that the file has, and read up to `want` if it must
     # read. 0 or a WalkError.
     cdef size_t off, room, done
     cdef uint8_t *more
@@ -112,7 +112,7 @@ cdef int add_hole(Walk *w, uint64_t start, uint64_t end, DamageKind kind) noexce
 
 
 cdef int pass_over(Walk *w, int bad, bint gap) noexcept nogil:
-    # Skips bytes at w.at that are not a record. WALK_RECORD: try again at w.at, where a record may be now; WALK_END or
+    # Skip bytes at w.at that are not a record. WALK_RECORD: try again at w.at, where a record may be now; WALK_END or
     # a negative WalkError.
     cdef size_t n, resumed
     cdef uint64_t start = w.at

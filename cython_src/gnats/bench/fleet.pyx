@@ -171,7 +171,7 @@ cdef class Fleet:
     def exchange(self, int first, buffers, *, double timeout=30.0) -> float:
         """Write buffers[i], ending with its only PING, to connection first + i; wait for every PONG.
 
-        Returns the seconds that this took. Raises LoadError when it takes longer than `timeout`.
+        Return the seconds that this took. Raises LoadError when it takes longer than `timeout`.
         """
         cdef int i, rc, complete = 0, count = len(buffers)
         cdef bytes data

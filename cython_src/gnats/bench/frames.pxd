@@ -22,7 +22,7 @@ cdef struct Frames:
     int64_t skip         # bytes of the current payload and its CRLF still to come
     int64_t size         # size of the current payload
     int64_t number       # the number at the end of the current, incomplete line; -1 for none
-    int line_len         # bytes of the current, incomplete line so far; 0 between lines
+    int line_len         # bytes of the current, incomplete line; 0 between lines
     char line[LINE_MAX]
 
 

@@ -270,5 +270,5 @@ cdef class FrameCounter:
 
     @property
     def between(self) -> bool:
-        """Whether the bytes so far end with a complete frame."""
+        """Whether the bytes counted end with a complete frame."""
         return frames_between(&self.f)

@@ -118,7 +118,7 @@ cdef class PubSub:
         self.fleet.close()
 
     def stop(self) -> None:
-        """End the present or next run after the messages published so far. Any thread."""
+        """End the present or next run after the messages that are already published. Any thread."""
         self.stopped = True
 
     cdef build_batch(self, subjects):
@@ -144,7 +144,7 @@ cdef class PubSub:
 
         rate: messages a second in all, 0 for as fast as possible.
         settle: whether to settle() at the end.
-        progress: called about ten times a second with the messages published and delivered so far.
+        progress: called about ten times a second with the messages published and delivered until then.
         Without publishers, wait for `messages` from other clients.
         Raises LoadError after `timeout` seconds, and for one message too few or too many.
         """

@@ -95,7 +95,7 @@ cdef class Requests(Lines):
     def run(self, int64_t requests, *, double timeout=60.0, progress=None):
         """Send `requests` in all and wait for every reply; return a RequestResult.
 
-        progress: called about ten times a second with the requests answered so far.
+        progress: called about ten times a second with the requests answered until then.
         """
         cdef double deadline = time.monotonic() + timeout
         cdef int64_t cpu = thread_cpu_ns()

@@ -57,8 +57,8 @@ cdef class Streams(Lines):
     cdef int64_t subjects
     cdef int64_t *sent               # when the message was sent, a ring of `window`
     cdef int64_t window
-    cdef int64_t asked               # published so far
-    cdef int consumers               # made so far
+    cdef int64_t asked               # messages published in this run
+    cdef int consumers               # consumers made
     cdef uint64_t replies            # reply subjects used: all are different, as with other clients
     cdef int64_t total
     # consuming
@@ -69,7 +69,7 @@ cdef class Streams(Lines):
     cdef const char *request_data
     cdef size_t request_len
     cdef int64_t batch
-    cdef int64_t requested           # messages requested so far
+    cdef int64_t requested           # messages requested
     cdef Histogram latency
 
     def __init__(self, target, *, double timeout=30.0):

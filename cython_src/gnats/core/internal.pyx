@@ -114,7 +114,7 @@ cdef bint closing(Connection c) noexcept nogil:
     return end_subscriptions(<Subscriber> c)
 
 
-# Nobody reads answers.
+# There is no peer to read answers.
 cdef void send_ok(Connection c) noexcept nogil:
     pass
 

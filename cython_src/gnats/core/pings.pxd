@@ -1,4 +1,4 @@
-"""PING and PONG: is the peer still there, and what is its round trip time? The owner's."""
+"""PING and PONG: notice that a peer has gone, and measure its round trip time. The owner calls all functions."""
 from libc.stdint cimport int32_t, int64_t
 
 from gnats.core.accounts.subscriber cimport Subscriber
@@ -15,12 +15,12 @@ cdef struct Pings:
 
 # Set the timer for the next PING.
 cdef void start_ping_timer(Subscriber c, Pings *p) noexcept nogil
-# The peer has sent its CONNECT: send the first PING soon, for the round trip time.
+# Send the first PING soon after the peer's CONNECT, for the round trip time.
 cdef void set_first_ping_timer(Subscriber c, Pings *p) noexcept nogil
-# The timer has expired: send a PING if the client was quiet or its round trip time is due; close it when too many are
-# unanswered.
+# Handle the expired timer: send a PING if the client was quiet or its round trip time is due; close it when too many
+# PINGs are unanswered.
 cdef void process_ping_timer(Subscriber c, Pings *p) noexcept nogil
-# A PONG has come.
+# Handle a PONG.
 cdef void pong_received(Subscriber c, Pings *p) noexcept nogil
 # Change the limits; a new interval (ns) counts from now.
 cdef void set_ping_limits(Subscriber c, Pings *p, int64_t interval, int32_t max) noexcept nogil

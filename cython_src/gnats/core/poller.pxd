@@ -28,7 +28,7 @@ cdef class Poller(PollerBase):
     cdef void waited(self, int64_t ns) noexcept nogil
     cdef void drain_signals(self) noexcept nogil
     cdef void expire_timers(self) noexcept nogil
-    # Under a held clock: note that nothing due at this time is left, if so.
+    # Under a held clock: when nothing due at this time is left, note that.
     cdef void settle(self) noexcept nogil
     # Remove subscriptions of closed connections, for about REMOVING ns.
     cdef void remove_closed_subs(self) noexcept nogil

@@ -58,7 +58,7 @@ cdef inline RouteOutcome route_here(Subscriber c, const Message *m) noexcept nog
     if unlikely(outcome == ROUTE_NO_MEMORY):
         c.out_of_memory(READ_ERROR)
     elif outcome == ROUTE_NOBODY and m.reply.p != NULL and c.no_responders:
-        tell_no_responders(c, m)
+        send_no_responders(c, m)
     return outcome
 
 
@@ -172,7 +172,7 @@ cdef void trace_too_large(Subscriber c, Message *m) noexcept nogil:
         send_msg_trace(c, m.trace)
 
 
-cdef void tell_no_responders(Subscriber c, const Message *m) noexcept nogil:
+cdef void send_no_responders(Subscriber c, const Message *m) noexcept nogil:
     """Send a 503 status to a requester, if it is itself subscribed to the reply (sendNoResponders)."""
     cdef char[STATUS_ROOM] few
     cdef size_t n = strlen(NO_RESPONDERS) + m.subject.n + strlen(b"\r\n\r\n")

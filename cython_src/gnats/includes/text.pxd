@@ -1,7 +1,7 @@
 """Write text into memory with room for it, each function returning its end, and compare text.
 
-The compiler folds strlen() of a literal to a constant: nobody counts its bytes. A text that several functions use is a
-macro in C, since a variable of Cython has no constant value.
+The compiler folds strlen() of a literal to a constant, so its bytes need not be counted by hand. A text that several
+functions use is a macro in C, since a variable of Cython has no constant value.
 """
 from libc.stddef cimport size_t
 from libc.string cimport memcmp, memcpy, strlen

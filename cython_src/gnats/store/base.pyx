@@ -184,7 +184,7 @@ cdef bint blk_load(StoreBase s, MsgBlock *b) noexcept nogil:
     return rc == 0
 
 
-cdef void tell_lost(StoreBase s, uint32_t block, uint64_t first, uint64_t last, uint64_t n) noexcept nogil:
+cdef void add_lost_note(StoreBase s, uint32_t block, uint64_t first, uint64_t last, uint64_t n) noexcept nogil:
     cdef LostNote *note
     if s.n_notes == LOST_NOTES or (s.n_notes and s.notes[s.n_notes - 1].block == block):
         note = &s.notes[s.n_notes - 1]
@@ -221,11 +221,11 @@ cdef void note_lost(
             break
         at = gap_last + 1
     if left < n:
-        tell_lost(s, block, start, end, n - left)
+        add_lost_note(s, block, start, end, n - left)
 
 
 cdef void lose(StoreBase s, MsgBlock *b, uint64_t first, uint64_t last, uint64_t n, uint64_t size) noexcept nogil:
-    # Counts n messages between first and last as lost, `size` bytes in all; their sequences become deleted.
+    # Count n messages between first and last as lost, `size` bytes in all; their sequences become deleted.
     if n == 0:
         return
     note_lost(s, b.index, &b.dmap, first, last, n)
@@ -263,7 +263,7 @@ cdef void lose_slot(StoreBase s, MsgBlock *b, uint32_t k) noexcept nogil:
 
 
 cdef void settle(StoreBase s, MsgBlock *b) noexcept nogil:
-    # Counts the messages as lost that a block should have and that have no slot after it was loaded.
+    # Count the messages as lost that a block should have and that have no slot after it was loaded.
     cdef uint64_t live = 0, size = 0, at = b.first_seq, last = b.last_seq, missing = b.msgs, seq, n
     cdef uint32_t k, low = slot_from(b, b.first_seq)
     cdef Record r
@@ -395,7 +395,7 @@ cdef void note_replaced(StoreBase s, uint64_t seq, uint64_t offset) noexcept nog
 
 
 cdef void bring_back(StoreBase s, const Replaced *gone) noexcept nogil:
-    # Undoes the removal of a message: its record is still in the file of its block.
+    # Undo the removal of a message: its record is still in the file of its block.
     cdef size_t i = blk_at(s, gone.seq)
     cdef MsgBlock *b = s.blks[i] if i < s.n_blks else NULL
     cdef SimpleState *st
@@ -440,7 +440,7 @@ cdef void bring_back(StoreBase s, const Replaced *gone) noexcept nogil:
 
 
 cdef void drop_pending(StoreBase s) noexcept nogil:
-    # Drops the messages that could not be written, so that the store serves only what its files have. No publisher has
+    # Drop the messages that could not be written, so that the store serves only what its files have. No publisher has
     # an acknowledgement of them yet. Messages that limits removed for them come back.
     cdef MsgBlock *b = s.last
     cdef Record r
@@ -530,7 +530,7 @@ cdef void subject_stored(StoreBase s, SimpleState *st, uint64_t seq, uint32_t bl
 
 
 cdef inline bint slot_has(MsgBlock *b, uint32_t k, const char *subject, uint32_t n) noexcept nogil:
-    # Whether the message of slot k is of this subject.
+    # Return whether the message of slot k is of this subject.
     cdef const char *p
     cdef Record r
     if b.offs[k] == NO_SLOT:
@@ -609,7 +609,7 @@ cdef uint64_t subject_removed(StoreBase s, const Record *r) noexcept nogil:
 
 
 cdef void resolve(StoreBase s, MsgBlock *b) noexcept nogil:
-    # Looks up, in one pass over the block, the first and last messages of all subjects whose inexact `first` or `last`
+    # Look up, in one pass over the block, the first and last messages of all subjects whose inexact `first` or `last`
     # is in it. After a start from index.db, which has the block alone, that is every subject.
     cdef SimpleState *st
     cdef Record r

@@ -34,9 +34,9 @@ cdef struct Sealer:
     # new_key makes a block's key and its N.key file, open_key reads that (ENOENT: none, the block is not encrypted).
     int (*new_key)(Sealer *self, int dirfd, uint32_t index, void **key) noexcept nogil
     int (*open_key)(Sealer *self, int dirfd, uint32_t index, void **key) noexcept nogil
-    # Encrypts or decrypts n bytes in place that are at an offset of the block's file.
+    # Encrypt or decrypt n bytes in place that are at an offset of the block's file.
     int (*apply)(const void *key, uint64_t offset, char *p, size_t n) noexcept nogil
-    # Encrypts index.db to n + overhead bytes, decrypts it to n - overhead.
+    # Encrypt index.db to n + overhead bytes, decrypt it to n - overhead.
     int (*seal)(Sealer *self, const char *p, size_t n, char *out) noexcept nogil
     int (*unseal)(Sealer *self, const char *p, size_t n, char *out) noexcept nogil
     size_t overhead
@@ -115,28 +115,28 @@ cdef extern from * nogil:
     const uint32_t NO_SLOT "GNATS_NO_SLOT"
 
 
-# The offset of the next whole record after damage at p[at]; n: there is none. Sequences of records only grow: `last` is
-# the greatest one before. The payload of a damaged message is not searched for records.
+# Return the offset of the next whole record after damage at p[at]; n: there is none. Sequences of records only grow:
+# `last` is the greatest one before. The payload of a damaged message is not searched for records.
 cdef size_t record_resync(const HighwayKey *key, const char *p, size_t n, size_t at, uint64_t last) noexcept nogil
 
-# A block without a file or a body; NULL: no memory.
+# Make a block without a file or a body. NULL: no memory.
 cdef MsgBlock *block_alloc(BlockEnv *env, uint32_t index) noexcept nogil
-# Makes a new last block, with its file. NULL: env.error says why; if that is 0, for want of memory.
+# Make a new last block, with its file. NULL: env.error says why; if that is 0, for want of memory.
 cdef MsgBlock *block_create(BlockEnv *env, uint32_t index, uint64_t first_seq) noexcept nogil
-# Frees a block; its files stay.
+# Free a block; its files stay.
 cdef void block_free(BlockEnv *env, MsgBlock *b) noexcept nogil
-# Removes a block's files. 0 or -errno.
+# Remove a block's files. 0 or -errno.
 cdef int block_unlink(BlockEnv *env, MsgBlock *b) noexcept nogil
 
-# Loads body and slots, and checks every record. 0; -errno: the file cannot be read at all. Records that cannot be read
+# Load body and slots, and check every record. 0; -errno: the file cannot be read at all. Records that cannot be read
 # get no slot, and set b.damaged.
 cdef int block_load(BlockEnv *env, MsgBlock *b) noexcept nogil
-# Loads the body alone. 0 or -errno.
+# Load the body alone. 0 or -errno.
 cdef int block_open_body(BlockEnv *env, MsgBlock *b) noexcept nogil
-# Retires the body and frees the slots.
+# Retire the body and free the slots.
 cdef void block_unload(BlockEnv *env, MsgBlock *b) noexcept nogil
 
-# The address of an offset, in the body or in wbuf.
+# Return the address of an offset, in the body or in wbuf.
 cdef inline const char *block_at(MsgBlock *b, uint64_t offset) noexcept nogil:
     if offset >= b.flushed and b.kind == BODY_MAPPED:
         return b.wbuf + (offset - b.flushed)
@@ -147,10 +147,10 @@ cdef inline uint64_t slot_seq(const MsgBlock *b, uint32_t k) noexcept nogil:
     return b.base_seq + (b.rel[k] if b.rel != NULL else k)
 
 
-# slot_from() of a block with `rel`.
+# Do slot_from() for a block with `rel`.
 cdef uint32_t slot_from_gaps(const MsgBlock *b, uint64_t seq) noexcept nogil
 
-# The first slot whose sequence is at or after seq; n_slots when there is none.
+# Return the first slot whose sequence is at or after seq; n_slots when there is none.
 cdef inline uint32_t slot_from(const MsgBlock *b, uint64_t seq) noexcept nogil:
     if seq <= b.base_seq or b.n_slots == 0:
         return 0
@@ -159,7 +159,7 @@ cdef inline uint32_t slot_from(const MsgBlock *b, uint64_t seq) noexcept nogil:
     return slot_from_gaps(b, seq)
 
 
-# The slot of a sequence; NO_SLOT: it has no message. The block is loaded.
+# Return the slot of a sequence; NO_SLOT: it has no message. The block is loaded.
 cdef inline uint32_t slot_of(const MsgBlock *b, uint64_t seq) noexcept nogil:
     cdef uint32_t k
     if seq < b.base_seq:
@@ -170,52 +170,52 @@ cdef inline uint32_t slot_of(const MsgBlock *b, uint64_t seq) noexcept nogil:
     return NO_SLOT
 
 
-# Parses the record of slot k, without its checksum. False: there is no message of the slot's sequence (damage; sets
+# Parse the record of slot k, without its checksum. False: there is no message of the slot's sequence (damage; sets
 # b.damaged).
 cdef bint block_record(BlockEnv *env, MsgBlock *b, uint32_t k, Record *r) noexcept nogil
-# Adds a slot for a sequence greater than all others of the block. 0, -1: no memory.
+# Add a slot for a sequence greater than all others of the block. 0, -1: no memory.
 cdef int block_push_slot(MsgBlock *b, uint64_t seq, uint32_t offset) noexcept nogil
 
-# Reserves n bytes at the end; block_commit follows. NULL: no memory, or the flush of a full wbuf failed (env.error).
+# Reserve n bytes at the end; block_commit follows. NULL: no memory, or the flush of a full wbuf failed (env.error).
 cdef char *block_reserve(BlockEnv *env, MsgBlock *b, size_t n) noexcept nogil
-# Makes the n bytes that were written to reserved memory part of the block; `checksum` is of the last record in them.
+# Make the n bytes that were written to reserved memory part of the block; `checksum` is of the last record in them.
 cdef void block_commit(MsgBlock *b, size_t n, uint64_t checksum) noexcept nogil
-# Encodes a record of record_size() bytes at p; returns its checksum (0 in memory, where records have none).
+# Encode a record of record_size() bytes at p; return its checksum (0 in memory, where records have none).
 cdef uint64_t block_encode(
     BlockEnv *env, MsgBlock *b, char *p, uint64_t seq, int64_t ts, const char *subject, size_t subject_n,
     const char *hdr, size_t hdr_n, const char *msg, size_t msg_n,
 ) noexcept nogil
-# Writes the records that wait. 0, or -errno: env.error is set.
+# Write the records that wait. 0, or -errno: env.error is set.
 cdef int block_flush(BlockEnv *env, MsgBlock *b) noexcept nogil
-# Drops the records that wait. The caller drops their slots.
+# Drop the records that wait. The caller drops their slots.
 cdef void block_drop_pending(BlockEnv *env, MsgBlock *b) noexcept nogil
-# Ends a block's time as the last one: closes its file. It was flushed before.
+# Make a block no longer the last one: close its file. It was flushed before.
 cdef void block_seal(BlockEnv *env, MsgBlock *b) noexcept nogil
 
-# Rewriting. block_replace() replaces all records of a block by the n bytes at `data`, which is malloc'd and which it
-# frees, and drops the slots. `pack`: compress the file, if the store compresses and the block is not the last.
-# 0 or -errno. A thread that must not hold the lock so long does it in two steps: block_write() writes and syncs
-# N.blk.tmp without the lock (`pack`: compressed; 0 or an errno), block_adopt() renames it (with the lock; 0 or -errno).
+# Rewriting. block_replace() replaces all records of a block by the n bytes at `data`, and drops the slots. It frees
+# `data`, which is malloc'd. `pack`: compress the file, if the store compresses and the block is not the last. 0 or
+# -errno. A thread that must not hold the lock so long rewrites in two steps. block_write() writes and syncs N.blk.tmp
+# without the lock (`pack`: compressed; 0 or an errno). block_adopt() renames it with the lock (0 or -errno).
 cdef int block_write(
     const BlockEnv *env, int dirfd, uint32_t index, const void *seal_key, const char *data, size_t n, bint pack,
 ) noexcept nogil
 cdef int block_adopt(BlockEnv *env, MsgBlock *b, size_t n) noexcept nogil
 cdef int block_replace(BlockEnv *env, MsgBlock *b, char *data, size_t n, bint pack) noexcept nogil
-# Opens the file of the block that new records will go to. 0 or -errno.
+# Open the file of the block that new records will go to. 0 or -errno.
 cdef int block_open_last(BlockEnv *env, MsgBlock *b) noexcept nogil
-# Truncates the file at an offset; no reader may have the block yet. 0 or -errno.
+# Truncate the file at an offset; no reader may have the block yet. 0 or -errno.
 cdef int block_cut(BlockEnv *env, MsgBlock *b, uint64_t offset) noexcept nogil
-# Renames the file to N.blk.bad, and its key to N.key.bad. 0 or -errno.
+# Rename the file to N.blk.bad, and its key to N.key.bad. 0 or -errno.
 cdef int block_set_aside(BlockEnv *env, MsgBlock *b) noexcept nogil
-# A new descriptor of the file that needs a sync first: the key's, else the block's. Clears need_key_sync or need_sync:
+# Return a new descriptor of the file to sync first: the key's, else the block's. Clear need_key_sync or need_sync:
 # the caller syncs the descriptor and closes it. -errno: no descriptor, and nothing has changed.
 cdef int block_sync_fd(BlockEnv *env, MsgBlock *b) noexcept nogil
-# Syncs key and file if they need it. 0, or -errno: env.error is set.
+# Sync key and file if they need it. 0, or -errno: env.error is set.
 cdef int block_sync(BlockEnv *env, MsgBlock *b) noexcept nogil
 
-# Freezes the store: sets env.error and env.what, unless an earlier failure did. `index` is the block's. Returns -err.
+# Freeze the store: set env.error and env.what, unless an earlier failure did. `index` is the block's. Return -err.
 cdef int env_fail(BlockEnv *env, int err, const char *what, uint32_t index) noexcept nogil
-# env_fail() for a sync; sets env.sync_failed.
+# The same for a sync; also set env.sync_failed.
 cdef int env_sync_failed(BlockEnv *env, int err, uint32_t index) noexcept nogil
-# Syncs a file or a directory, with or without the store's lock. 0 or an errno. After one failure all later calls fail.
+# Sync a file or a directory, with or without the store's lock. 0 or an errno. After one failure all later calls fail.
 cdef int env_sync(BlockEnv *env, int fd, bint directory) noexcept nogil

@@ -67,7 +67,7 @@ cdef inline bint in_order(uint64_t seq, uint64_t last) noexcept nogil:
 cdef inline bint is_record(
     const HighwayKey *key, const char *p, size_t n, uint64_t last, uint64_t *budget,
 ) noexcept nogil:
-    # Whether a whole record begins at p that may follow the sequence `last`. Hashing counts the budget down.
+    # Return whether a whole record begins at p that may follow the sequence `last`. Hashing counts the budget down.
     cdef Record r
     cdef int bad = record_parse(p, n, &r)
     if bad != RECORD_OK and bad != RECORD_HEADERS_BAD or r.kind != TOMBSTONE and not in_order(r.seq, last):
@@ -80,7 +80,7 @@ cdef inline bint is_record(
 
 
 cdef bint is_whole(const HighwayKey *key, const char *p, size_t n, uint64_t *budget) noexcept nogil:
-    # Whether the record at p has the right checksum if it is n bytes long, whatever its length field says.
+    # Return whether the record at p has the right checksum if it is n bytes long, whatever its length field says.
     cdef uint16_t subject_n = record_subject_n(p)
     cdef uint64_t stored
     cdef size_t body, gap, i
@@ -287,7 +287,7 @@ cdef int block_unlink(BlockEnv *env, MsgBlock *b) noexcept nogil:
 # --- the body ---
 
 cdef int read_packed(BlockEnv *env, MsgBlock *b, int fd, size_t size, uint64_t *records) noexcept nogil:
-    # Reads a compressed or encrypted file into memory and decodes it into b.region. 0 or an errno.
+    # Read a compressed or encrypted file into memory and decode it into b.region. 0 or an errno.
     cdef char *raw = <char *> malloc(size + 1)
     cdef size_t done = 0
     cdef ssize_t got
@@ -312,7 +312,7 @@ cdef int read_packed(BlockEnv *env, MsgBlock *b, int fd, size_t size, uint64_t *
 
 
 cdef int is_packed(int fd) noexcept nogil:
-    # Whether a file that is not encrypted is compressed: 1, 0 or -errno.
+    # Return whether a file that is not encrypted is compressed: 1, 0 or -errno.
     cdef char magic[4]
     cdef ssize_t n = pread(fd, magic, 4, 0)
     while n < 0 and errno == EINTR:
@@ -434,7 +434,7 @@ cdef int block_push_slot(MsgBlock *b, uint64_t seq, uint32_t offset) noexcept no
 
 
 cdef int index_records(BlockEnv *env, MsgBlock *b) noexcept nogil:
-    # Makes the slots of a body. Checks the records of a file; those of a memory store need no check.
+    # Make the slots of a body. Checks the records of a file; those of a memory store need no check.
     cdef const char *p = b.region.base
     cdef size_t n = b.rbytes, at = 0
     cdef uint64_t last = 0
@@ -490,7 +490,7 @@ cdef bint block_record(BlockEnv *env, MsgBlock *b, uint32_t k, Record *r) noexce
 # --- adding records ---
 
 cdef int grow_region(BlockEnv *env, MsgBlock *b, size_t need) noexcept nogil:
-    # Makes the body larger than block_size: for a large message, or a block that was begun with a larger block_size.
+    # Make the body larger than block_size: for a large message, or a block that was begun with a larger block_size.
     cdef Region *r
     need = max(need, env.block_size)
     if b.kind == BODY_MAPPED:
@@ -672,7 +672,7 @@ cdef int block_set_aside(BlockEnv *env, MsgBlock *b) noexcept nogil:
 cdef int block_write(
     const BlockEnv *env, int dirfd, uint32_t index, const void *seal_key, const char *data, size_t n, bint pack,
 ) noexcept nogil:
-    # Syncs N.blk.tmp, because the file that it will replace may be durable.
+    # Sync N.blk.tmp, because the file that it will replace may be durable.
     cdef char tmp[NAME_SIZE]
     cdef char *packed = NULL
     cdef size_t packed_n = 0

@@ -29,7 +29,7 @@ cdef inline int64_t expiry_of(int64_t ts, int64_t ttl) noexcept nogil:
 
 
 cdef void search_from(StoreBase s, uint64_t seq) noexcept nogil:
-    # Notes that the wheel may lack messages from a sequence on.
+    # Note that the wheel may lack messages from a sequence on.
     s.ttls_from = min(s.ttls_from, seq) if s.ttls_from else seq
 
 
@@ -91,7 +91,7 @@ cdef int64_t header_ttl(const char *hdr, uint32_t n) noexcept nogil:
 # --- expired messages ---
 
 cdef bint oldest(StoreBase s, uint64_t start, StoreMsg *msg) noexcept nogil:
-    # Finds the first message that max_age can remove. age_seq saves a second look at messages at the front that never
+    # Find the first message that max_age can remove. age_seq saves a second look at messages at the front that never
     # expire.
     start = max(start, s.age_seq)
     while load_next(s, NULL, start, msg, NULL) == STORE_OK:

@@ -98,8 +98,8 @@ cdef bint due(StoreBase s, const MsgBlock *b) noexcept nogil:
 
 
 cdef size_t gather(StoreBase s, MsgBlock *b, char *out, bint *ends) noexcept nogil:
-    # Copies the records that are still needed: messages, tombstones for earlier blocks, and a mark that the store's
-    # last message is whole. Returns their size; *ends: they include the block's last sequence.
+    # Copy the records that are still needed: messages, tombstones for earlier blocks, and a mark that the store's
+    # last message is whole. Return their size; *ends: they include the block's last sequence.
     cdef uint64_t at = 0
     cdef size_t n = 0
     cdef Record r

@@ -86,7 +86,7 @@ cdef extern from "<unistd.h>" nogil:
 
 
 cdef bint remove_dir(int storefd, const char *name) noexcept nogil:
-    # Removes a directory that has files only. False: there is none, or it could not be removed.
+    # Remove a directory that has files only. False: there is none, or it could not be removed.
     cdef int fd = openat(storefd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     cdef DIR *d
     cdef dirent *entry
@@ -111,7 +111,7 @@ cdef bint remove_purged(int storefd) noexcept nogil:
 
 
 cdef int move_block(int fromfd, int tofd, uint32_t index) noexcept nogil:
-    # Moves a block's files to another directory, N.blk last. 0 or an errno.
+    # Move a block's files to another directory, N.blk last. 0 or an errno.
     cdef char name[32]
     snprintf(name, sizeof(name), "%u.key", index)
     if renameat(fromfd, name, tofd, name) != 0 and errno != ENOENT:
@@ -121,7 +121,7 @@ cdef int move_block(int fromfd, int tofd, uint32_t index) noexcept nogil:
 
 
 cdef int exchange_dirs(int storefd) noexcept nogil:
-    # Renames msgs to __msgs__ and __new_msgs__ to msgs: both or none. 0 or an errno.
+    # Rename msgs to __msgs__ and __new_msgs__ to msgs: both or none. 0 or an errno.
     cdef int err
     if renameat(storefd, b"msgs", storefd, b"__msgs__") != 0:
         return errno
@@ -133,7 +133,7 @@ cdef int exchange_dirs(int storefd) noexcept nogil:
 
 
 cdef int swap_dirs(StoreBase s, uint32_t index) noexcept nogil:
-    # Makes a msgs/ with the new block alone, and moves the old one aside. N.blk moves last: recovery finishes the purge
+    # Make a msgs/ with the new block alone, and move the old one aside. N.blk moves last: recovery finishes the purge
     # if __new_msgs__ has one. 0, or an errno: nothing has changed.
     cdef int storefd = s.env.storefd, newfd, rc
     remove_dir(storefd, b"__new_msgs__")
@@ -235,7 +235,7 @@ cdef struct Marks:
 
 
 cdef int gather_tombs(Marks *m, MsgBlock *b, uint64_t most) noexcept nogil:
-    # Adds a block's tombstones for sequences up to `most`. 0, -1: no memory.
+    # Add a block's tombstones for sequences up to `most`. 0, -1: no memory.
     cdef Record r
     cdef uint64_t start = 0
     cdef int bad
@@ -254,7 +254,7 @@ cdef int gather_tombs(Marks *m, MsgBlock *b, uint64_t most) noexcept nogil:
 
 
 cdef void forget_from(StoreBase s, MsgBlock *b, uint64_t seq) noexcept nogil:
-    # Takes the messages of a block at or after a sequence out of the counts.
+    # Take the messages of a block at or after a sequence out of the counts.
     cdef Record r
     cdef uint32_t k
     cdef uint64_t size
@@ -273,8 +273,8 @@ cdef void forget_from(StoreBase s, MsgBlock *b, uint64_t seq) noexcept nogil:
 
 
 cdef int cut_block(StoreBase s, MsgBlock *b, uint64_t seq, Marks *tombs, char *copy) noexcept nogil:
-    # Rewrites the block of seq: it ends with seq and with the tombstones of the blocks that went. Takes over `copy`,
-    # which has room for the block's bytes and for one record more than there are tombstones.
+    # Rewrite the block of seq: it ends with seq and with the tombstones of the blocks that went. Own `copy`
+    # from now on, which has room for the block's bytes and for one record more than there are tombstones.
     cdef Record r
     cdef uint64_t at = 0, n = 0
     cdef uint32_t k = slot_of(b, seq)
@@ -318,7 +318,7 @@ cdef int cut_block(StoreBase s, MsgBlock *b, uint64_t seq, Marks *tombs, char *c
 
 
 cdef void forget_blocks(StoreBase s) noexcept nogil:
-    # Lowers the subjects' last_block to the last block: index.db must not name one that went.
+    # Lower the subjects' last_block to the last block: index.db must not name one that went.
     cdef STreeIter it
     cdef SimpleState *st
     stree_iter(&it, &s.subjects, NULL, 0)
@@ -350,7 +350,8 @@ cdef int truncate(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
     else:
         invalidate(s)
         keep = blk_at(s, seq)
-        # Without a tombstone, its message would come back: gather all, and have memory, before a block goes.
+        # Without a tombstone, its message would come back. So gather all tombstones, and have memory, before a block
+        # goes.
         i = s.n_blks
         while i > keep + 1 and error == STORE_OK:
             i -= 1

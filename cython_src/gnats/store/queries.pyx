@@ -35,7 +35,7 @@ cdef void iter_filter(STreeIter *it, StoreBase s, const Filter *f) noexcept nogi
 
 
 cdef uint64_t count_all(StoreBase s, uint64_t seq) noexcept nogil:
-    # Counts the messages of every subject at or after a sequence: one block by its slots, the later ones as a whole.
+    # Count the messages of every subject at or after a sequence: one block by its slots, the later ones as a whole.
     cdef uint64_t n = 0
     cdef size_t i = blk_at(s, seq)
     cdef MsgBlock *b
@@ -194,7 +194,7 @@ cdef int compare(const void *a, const void *b) noexcept nogil:
 
 
 cdef bint search_back(StoreBase s, STree *wanted, uint64_t most_seq, Sequences *list) noexcept nogil:
-    # Adds the last sequence up to most_seq of each wanted subject, and removes the subject from `wanted`.
+    # Add the last sequence up to most_seq of each wanted subject, and remove the subject from `wanted`.
     cdef MsgBlock *b
     cdef Record r
     cdef uint32_t k, low

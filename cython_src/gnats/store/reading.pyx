@@ -44,9 +44,10 @@ cdef enum:
 
 
 cdef inline bint whole(StoreBase s, MsgBlock *b, uint32_t offset, const Record *r) noexcept nogil:
-    # Whether the record can still be read. It was checked when the block was loaded, but the file may have become
-    # unreadable since. Touching its pages here makes the bad ones fail before a reader has a pointer to them. The rest
-    # of a page after the end of a truncated file reads as zeroes; a checksum may end in a zero, hence the second check.
+    # Return whether the record can still be read. It was checked when the block was loaded, but the file may have
+    # become unreadable since. Touching its pages here makes the bad ones fail before a reader has a pointer to them.
+    # The rest of a page after the end of a truncated file reads as zeroes; a checksum may end in a zero, hence the
+    # second check.
     cdef const char *p = b.region.base + offset
     touch(p, r.size)
     if likely(p[r.size - 1] != 0 and region_hits(b.region) == 0):
@@ -55,7 +56,7 @@ cdef inline bint whole(StoreBase s, MsgBlock *b, uint32_t offset, const Record *
 
 
 cdef inline bint take(StoreBase s, MsgBlock *b, uint32_t k, const Filter *f, StoreMsg *out) noexcept nogil:
-    # Loads the message of slot k if the filter matches it. A damaged message counts as lost and does not match.
+    # Load the message of slot k if the filter matches it. A damaged message counts as lost and does not match.
     cdef Record r
     if b.offs[k] == NO_SLOT:
         return False
@@ -126,8 +127,8 @@ cdef Bounds bounds_of(StoreBase s, const Filter *f, uint32_t behind) noexcept no
 
 
 cdef bint next_of(StoreBase s, uint64_t seq, const Filter *f, uint64_t *found) noexcept nogil:
-    # The subject's next message after that of seq, by its link: a consumer usually asks for the message after its last.
-    # False: the link does not say; no message of the subject is between seq and *found, if that was set.
+    # Find the subject's next message after that of seq by its link: a consumer usually asks for the message after its
+    # last. False: the link does not reach it; no message of the subject is between seq and *found, if that was set.
     cdef MsgBlock *b = blk_select(s, seq)
     cdef Record r
     cdef uint32_t k
@@ -160,7 +161,7 @@ cdef inline int unreadable(uint64_t seq, uint64_t *skip) noexcept nogil:
 
 
 cdef inline bint may_ask(StoreBase s, const int64_t *left) noexcept nogil:
-    # Whether a search may go through all subjects: one with a budget only where there are few.
+    # Return whether a search may go through all subjects. One with a budget may only where there are few.
     return left == NULL or s.subjects.size <= FEW_SUBJECTS
 
 

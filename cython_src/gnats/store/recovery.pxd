@@ -6,6 +6,6 @@ record after them. Losses are reported; no file is removed for them.
 """
 from gnats.store.base cimport StoreBase
 
-# Opens `msgs` of a directory, fills the store from it and enforces the limits. Calls warn(str) for each problem.
+# Open `msgs` of a directory, fill the store from it and enforce the limits. Call warn(str) for each problem.
 # Raises OSError or MemoryError. No other thread has the store yet.
 cdef object recover(StoreBase s, str directory, object warn)

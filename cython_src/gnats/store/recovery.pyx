@@ -74,7 +74,7 @@ cdef int note_tomb(Scan *scan, uint64_t seq) noexcept nogil:
 
 
 cdef int advance(MsgBlock *b, Record *r, uint64_t last) noexcept nogil:
-    # Extends the block to this record; the sequences between it and `last` are deleted ones.
+    # Extend the block to this record; the sequences between it and `last` are deleted ones.
     if last and r.seq != last + 1 and b.msgs and seqset_insert_range(&b.dmap, last + 1, r.seq - 1) < 0:
         return -1
     b.last_seq = r.seq
@@ -84,7 +84,7 @@ cdef int advance(MsgBlock *b, Record *r, uint64_t last) noexcept nogil:
 
 
 cdef int scan_block(StoreBase s, MsgBlock *b, size_t at, Scan *scan) noexcept nogil:
-    # Adds the records from offset `at` on to a block's counts and to the store's subjects; a block of which nothing is
+    # Add the records from offset `at` on to a block's counts and to the store's subjects; a block of which nothing is
     # known gets its slots, too. 0; -errno: the file cannot be read; STORE_NO_MEMORY.
     cdef const char *p
     cdef size_t n, resumed
@@ -176,7 +176,7 @@ cdef int scan_block(StoreBase s, MsgBlock *b, size_t at, Scan *scan) noexcept no
 
 
 cdef void add_block_state(StoreBase s, MsgBlock *b) noexcept nogil:
-    # Adds a block, which follows those added before, to the counts of the store.
+    # Add a block, which follows those added before, to the counts of the store.
     if s.msgs == 0:
         s.first_seq = s.last_seq = 0
         s.first_ts = s.last_ts = 0
@@ -201,7 +201,7 @@ cdef int compare(const void *a, const void *b) noexcept nogil:
 
 
 cdef int choose_last(StoreBase s) except -1:
-    # Goes on storing into the last block, unless it is compressed or damaged, or later sequences are known: then rolls.
+    # Go on storing into the last block. Roll when it is compressed or damaged, or when later sequences are known.
     cdef MsgBlock *b = s.blks[s.n_blks - 1] if s.n_blks else NULL
     cdef bint ahead = s.last_seq > (b.last_seq if b != NULL else 0)
     cdef int error = STORE_OK
@@ -273,7 +273,7 @@ cdef object report(StoreBase s, Scan *scan, MsgBlock *b, object warn):
 
 
 cdef int scan_one(StoreBase s, MsgBlock *b, size_t start, bint last, Scan *scan, object warn) except -1:
-    # Scans a block from offset `start` on and deals with its damage. Frees a block of which nothing can be read.
+    # Scan a block from offset `start` on and deal with its damage. Free a block of which nothing can be read.
     cdef int rc = 0
     if last:
         block_unload(&s.env, b)
@@ -311,7 +311,7 @@ cdef int scan_one(StoreBase s, MsgBlock *b, size_t start, bint last, Scan *scan,
 
 
 cdef int scan_all(StoreBase s, list indices, int64_t behind, object warn) except -1:
-    # Scans all blocks. behind: offset in the last block of s.blks at which index.db ends; negative: there is no index.
+    # Scan all blocks. behind: offset in the last block of s.blks at which index.db ends; negative: there is no index.
     cdef Scan scan
     cdef MsgBlock *b
     cdef uint64_t known_last = s.last_seq
@@ -369,7 +369,7 @@ cdef int enforce(StoreBase s) except -1:
 
 
 cdef object recover_ttls(StoreBase s, object warn):
-    # Fills the wheel, unless the scan of all blocks has done so.
+    # Fill the wheel, unless the scan of all blocks has done so.
     cdef uint64_t high
     if s.n_blks and s.blks[0].resolved:
         return

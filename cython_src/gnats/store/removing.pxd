@@ -21,10 +21,10 @@ cdef struct Purge:
     uint32_t first_block, last_block    # indices of the blocks that may have messages to remove
 
 
-# Removes a message. STORE_NOT_FOUND, STORE_EOF: there is none. by_limit: write no tombstone, since the limit would
+# Remove a message. STORE_NOT_FOUND, STORE_EOF: there is none. by_limit: write no tombstone, since the limit would
 # remove the message again at the next start. erase: overwrite the record in the file.
 cdef int remove_msg(StoreBase s, uint64_t seq, bint erase, bint by_limit) noexcept nogil
-# remove_msg() of a message whose block is known.
+# Do remove_msg() for a message whose block is known.
 cdef int remove_from(StoreBase s, MsgBlock *b, uint64_t seq, bint erase, bint by_limit) noexcept nogil
 
 # Remove the first messages until no more than the limit are left; with discard new the first two do nothing.
@@ -33,9 +33,9 @@ cdef int enforce_bytes(StoreBase s) noexcept nogil
 cdef int enforce_per_subject(StoreBase s) noexcept nogil      # all subjects: after recovery, or a new limit
 
 # *purged becomes the number of messages removed.
-# Removes all messages; the next sequence is `first` if that is greater than last_seq + 1.
+# Remove all messages; the next sequence is `first` if that is greater than last_seq + 1.
 cdef int purge(StoreBase s, uint64_t first, uint64_t *purged) noexcept nogil
-# Removes messages of a subject (wildcards allowed; n 0: all), those before seq (0: any), all but the last `keep`.
+# Remove messages of a subject (wildcards allowed; n 0: all), those before seq (0: any), all but the last `keep`.
 cdef int purge_ex(
     StoreBase s, const char *subject, uint32_t n, uint64_t seq, uint64_t keep, uint64_t *purged) noexcept nogil
 # One part of purge_ex(), which returns STORE_AGAIN until all is done; the caller may release the lock between parts.
@@ -44,5 +44,5 @@ cdef int purge_some(
     StoreBase s, const char *subject, uint32_t n, uint64_t seq, uint64_t keep, Purge *p) noexcept nogil
 cdef int compact(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil          # removes all before seq
 cdef int purge_block(StoreBase s, MsgBlock *b) noexcept nogil                         # removes a block's messages
-# Drops blocks without messages from the front, up to the first block with messages.
+# Drop blocks without messages from the front, up to the first block with messages.
 cdef void drop_empty(StoreBase s) noexcept nogil

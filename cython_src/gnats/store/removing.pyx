@@ -72,7 +72,7 @@ cdef enum:
 # --- blocks without messages ---
 
 cdef bint has_prior_tombs(StoreBase s, MsgBlock *b) noexcept nogil:
-    # Whether a block has tombstones for messages of earlier blocks, so that its file must stay.
+    # Return whether a block has tombstones for messages of earlier blocks, so that its file must stay.
     cdef uint64_t at = 0
     cdef Record r
     cdef int bad
@@ -91,7 +91,7 @@ cdef bint has_prior_tombs(StoreBase s, MsgBlock *b) noexcept nogil:
 
 
 cdef int drop_block(StoreBase s, MsgBlock *b) noexcept nogil:
-    # Drops an empty block that is not the last. If only it has the store's last sequence, a tombstone keeps that.
+    # Drop an empty block that is not the last. If only it has the store's last sequence, a tombstone keeps that.
     cdef int error
     if b.last_seq == s.last_seq and not s.env.in_memory:
         error = write_tombstone(s, b.last_seq, b.last_ts)
@@ -128,7 +128,7 @@ cdef int drop_emptied(StoreBase s, MsgBlock *b) noexcept nogil:
 # --- one message ---
 
 cdef int erase_record(StoreBase s, MsgBlock *b, uint64_t seq, uint64_t offset, uint32_t size) noexcept nogil:
-    # Replaces the block by a copy in which the record is an erased one with a random body.
+    # Replace the block by a copy in which the record is an erased one with a random body.
     cdef char *copy
     cdef char *noise
     cdef int rc
@@ -277,7 +277,7 @@ cdef MsgBlock *first_with_msgs(StoreBase s) noexcept nogil:
 
 
 cdef int enforce(StoreBase s, int64_t limit, bint bytes) noexcept nogil:
-    # Removes whole blocks as long as the rest is at or over the limit, then single messages.
+    # Remove whole blocks as long as the rest is at or over the limit, then single messages.
     cdef uint64_t most = limit if limit > 0 else 0, rest
     cdef MsgBlock *b
     cdef int error = STORE_OK
@@ -386,7 +386,7 @@ cdef int compact(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
 cdef int purge_subject(
     StoreBase s, const char *subject, uint32_t n, uint64_t stop, uint64_t most, uint64_t *purged,
 ) noexcept nogil:
-    # Purges one literal subject, from its first message on.
+    # Purge one literal subject, from its first message on.
     cdef SimpleState *st
     cdef uint64_t seq
     cdef int error = STORE_OK
@@ -423,7 +423,7 @@ cdef const char *ALL = b">"
 cdef int begin_purge(
     StoreBase s, const char *subject, uint32_t n, uint64_t seq, uint64_t keep, Purge *p
 ) noexcept nogil:
-    # Finds out which messages to remove. STORE_OK with p.most == 0: there is nothing to do, or it is done.
+    # Find out which messages to remove. STORE_OK with p.most == 0: there is nothing to do, or it is done.
     cdef STreeFilter name
     cdef STreeIter it
     cdef SimpleState *st

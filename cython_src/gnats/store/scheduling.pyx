@@ -1,4 +1,4 @@
-"""Keeps a store's table of schedules in step with its messages; see scheduling.pxd."""
+"""Keep a store's table of schedules in step with its messages; see scheduling.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -58,7 +58,7 @@ cdef bint due_of(const Words *w, int64_t ts, Due *due) noexcept nogil:
 
 
 cdef void search_from(StoreBase s, uint64_t seq) noexcept nogil:
-    # Notes that the table may lack schedules from a sequence on.
+    # Note that the table may lack schedules from a sequence on.
     s.schedules_from = min(s.schedules_from, seq) if s.schedules_from else seq
 
 

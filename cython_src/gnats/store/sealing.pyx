@@ -112,7 +112,7 @@ cdef int unseal(Sealer *self, const char *p, size_t n, char *out) noexcept nogil
 
 
 cdef class StreamSealer:
-    """The keys of a stream. Reads meta.key in its directory, or makes it when there is none.
+    """The keys of a stream. Reads meta.key in its directory, or makes that when there is none.
 
     cipher is "chacha" or "aes", key the server's. Raises OSError when the file cannot be read or made, was made with
     another key, or is damaged.

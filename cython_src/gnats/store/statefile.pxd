@@ -21,20 +21,20 @@ cdef struct StateFiles:
     StateFile index, ttls, schedules
 
 
-# Encodes the state as it is now. Needs the store's lock. STORE_OK or STORE_NO_MEMORY; then state_free().
+# Encode the state as it is now. Needs the store's lock. STORE_OK or STORE_NO_MEMORY; then state_free().
 cdef int encode_state(StoreBase s, StateFiles *out) noexcept nogil
 cdef void state_free(StateFiles *files) noexcept nogil
-# Replaces a file in msgs/ in one step, by a rename; does not sync it. Needs no lock. 0 or an errno.
+# Replace a file in msgs/ in one step, by a rename; does not sync it. Needs no lock. 0 or an errno.
 cdef int put_file(int dirfd, const char *name, const uint8_t *data, size_t n) noexcept nogil
-# Removes the state files, before a change that they would not fit. Needs the store's lock.
+# Remove the state files, before a change that they would not fit. Needs the store's lock.
 cdef void invalidate(StoreBase s) noexcept nogil
 
-# At a start; `indices` are those of the block files, sorted; warn(str) is called for each problem.
-# Fills blocks and subjects from index.db. Returns the offset in the last block of the index at which the records begin
-# that it does not have; it does not have later blocks either. -1: nothing is filled, all blocks must be scanned. Even
-# then s.last_seq is that of a valid but outdated index.
+# At a start; `indices` are those of the block files, sorted; warn(str) is called for each problem. Fill blocks and
+# subjects from index.db. Return an offset in the last block of the index: the records from there on, and all later
+# blocks, are not in the index. -1: nothing is filled, all blocks must be scanned. Even then s.last_seq is that of a
+# valid but outdated index.
 cdef int64_t load_index(StoreBase s, list indices, object warn) except -2
-# Fills the wheel from thw.db. Returns the first sequence that the file does not cover (0: no file, or a damaged one).
+# Fill the wheel from thw.db. Return the first sequence that the file does not cover (0: no file, or a damaged one).
 cdef uint64_t load_ttls(StoreBase s, object warn) except *
-# load_ttls() for the schedules and sched.db.
+# The same for the schedules and sched.db.
 cdef uint64_t load_schedules(StoreBase s, object warn) except *

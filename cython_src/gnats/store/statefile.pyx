@@ -177,7 +177,7 @@ cdef bytes read_file(StoreBase s, str name, object warn):
 
 
 cdef int take_blocks(StoreBase s, const IndexState *state) except -1:
-    # Fills s.blks from an index. 0: the index contradicts itself.
+    # Fill s.blks from an index. 0: the index contradicts itself.
     cdef MsgBlock *b
     cdef const IndexBlock *at
     cdef uint64_t msgs = 0, size = 0, low = 1
@@ -284,7 +284,7 @@ cdef void forget_all(StoreBase s) noexcept nogil:
 
 
 cdef object note_missing(StoreBase s, const IndexState *state, list indices):
-    # Counts the messages of missing block files as lost, if the last block still ends as the index says and nothing
+    # Count the messages of missing block files as lost, if the last block still ends as the index says and nothing
     # expires: otherwise the store itself may have removed the files.
     cdef const IndexBlock *at
     cdef MsgBlock *b

@@ -376,7 +376,7 @@ cdef class MsgStore(StoreBase):
         return purged
 
     def expire_msgs(self, now: int | None = None) -> int:
-        """Remove the messages that have expired at `now` (ns since 1970; None: the time) and return their number.
+        """Remove the messages that have expired at `now` (ns since 1970; None: the clock's) and return their number.
 
         Raises StoreFailure when that cannot be written.
         """
@@ -697,7 +697,7 @@ cdef class MsgStore(StoreBase):
 
 
 cdef inline int flushed(MsgStore s, int code) noexcept nogil:
-    # Flushes a change that ended with `code`; the outcome of both.
+    # Flush a change that ended with `code`; the outcome of both.
     return STORE_FAILED if code == STORE_OK and flush_last(s) != 0 else code
 
 

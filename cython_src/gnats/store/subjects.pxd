@@ -25,7 +25,7 @@ cdef struct Totals:
     size_t text_n, text_room
 
 
-# Appends the number of messages of each subject that `f` matches. False: no memory.
+# Append the number of messages of each subject that `f` matches. False: no memory.
 cdef bint collect_totals(StoreBase s, const Filter *f, Totals *t) noexcept nogil
 cdef void sort_totals(Totals *t) noexcept nogil
 cdef void free_totals(Totals *t) noexcept nogil

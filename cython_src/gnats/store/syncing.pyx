@@ -56,9 +56,9 @@ cdef bint next_unsynced(StoreBase s, uint32_t *index) noexcept nogil:
 
 
 cdef int unsynced_fd(StoreBase s, uint32_t index) noexcept nogil:
-    """A new descriptor of a block's file, or of the directory (0), for the caller to sync and close.
+    """Return a new descriptor of a block's file, or of the directory (0), for the caller to sync and close.
 
-    Clears the mark that it needs a sync. -errno: no descriptor, and nothing has changed.
+    Clear the mark that it needs a sync. -errno: no descriptor, and nothing has changed.
     """
     cdef int fd
     if index:

@@ -1,4 +1,4 @@
-"""Reads many connections or subscriptions at once, for monitoring: each by itself, not all at one moment."""
+"""Read many connections or subscriptions at once, for monitoring: each by itself, not all at one moment."""
 
 from gnats.core.accounts.account import Account
 from gnats.core.accounts.subscriber import Subscriber

@@ -9,10 +9,10 @@ class AccountRegistry:
     @property
     def accounts(self) -> dict[bytes, Account]: ...
     def add(self, name: bytes, account: Account) -> None:
-        """Add an account, and tell the sinks. Raises KeyError for a name that is there, MemoryError."""
+        """Add an account, and call the sinks. Raises KeyError for a name that is there, MemoryError."""
 
     def remove(self, name: bytes) -> None:
-        """Remove an account, and tell the sinks. Raises KeyError for an unknown name.
+        """Remove an account, and call the sinks. Raises KeyError for an unknown name.
 
         The caller keeps the account alive until every poller has been between two batches.
         """

@@ -12,7 +12,7 @@ def is_held() -> bool:
 def hold(realtime: int = 0, monotonic: int = 0) -> int:
     """Stop the clock where it is, or at `realtime` ns since 1970.
 
-    Returns an eventfd that a poller writes when nothing due is left. Raises RuntimeError when it is held or a
+    Return an eventfd that a poller writes when nothing due is left. Raises RuntimeError when it is held or a
     poller is open, OSError.
     """
 

@@ -1,4 +1,4 @@
-"""Frees memory that a poller may still be reading (quiescent-state reclamation)."""
+"""Free memory that a poller may still be reading (quiescent-state reclamation)."""
 
 def advance() -> int:
     """Return a grace number for passed().

@@ -7,7 +7,7 @@ def probe_duration(secs: float) -> int:
     """Return seconds in ns."""
 
 class TimersProbe:
-    """A heap of its own, whose timers are told apart by number."""
+    """A heap of its own, with a number for each timer."""
 
     def __init__(self, room: int) -> None: ...
     def __len__(self) -> int: ...

@@ -1,4 +1,4 @@
-"""Reads certificates with OpenSSL, to map their names to users and to show them."""
+"""Read certificates with OpenSSL, to map their names to users and to show them."""
 
 Moment = tuple[int, int, int, int, int, int]
 """Year, month, day, hour, minute, second in UTC."""

@@ -453,7 +453,7 @@ class Origin:
                 index_name="" if self.kind is MIRROR else self.source.index_name(),
                 identity=self.identity,
                 transforms=self._transforms,
-                tell_caught_up=self.kind is MIRROR and self.stream.config.mirror_direct,
+                post_caught_up=self.kind is MIRROR and self.stream.config.mirror_direct,
             )
         except MemoryError as exc:
             self._fail(self.kind.setup_failed(err=exc))

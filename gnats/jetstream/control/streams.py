@@ -502,7 +502,7 @@ class Stream:
             self._report_damage()
             return
         if what == StreamEvent.BATCH_ABANDONED:
-            self.native.told_abandoned()
+            self.native.advisory_published()
             shared.advisories.batch_abandoned(self.jsa.account, self.name, data, AbandonReason(number))
             return
         reason = self.failure or os.strerror(number)

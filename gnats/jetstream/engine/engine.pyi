@@ -44,7 +44,7 @@ class Engine:
     def stats(self) -> dict[str, int]:
         """Return counters and the present state.
 
-        `syncs`: fdatasyncs so far; `rounds` of timers so far; `timers` armed; `deadline`: the first one,
+        `syncs`: fdatasyncs; `rounds`: rounds of timers; `timers`: timers armed; `deadline`: the first one,
         monotonic ns; `overdue`: nanoseconds by which it has passed; `unwatched`: whether it would pass
         unnoticed; `buried`: closed streams and consumers still kept.
         """

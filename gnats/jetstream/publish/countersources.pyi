@@ -3,5 +3,5 @@ def probe_sources(
 ) -> tuple[bytes, bytes] | None:
     """Parse the map, set a value if `stream` is given, and write it; for tests.
 
-    Returns (the new text, the value before), None for a malformed map.
+    Return (the new text, the value before), None for a malformed map.
     """

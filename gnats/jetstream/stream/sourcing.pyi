@@ -20,7 +20,7 @@ class SourceConsumer:
 
     `cname` is the consumer's name. `index_name` identifies the source among the stream's, and `identity` the
     origin among streams of its name; both are written into the messages, and are empty for a mirror. The
-    first of `transforms` whose source matches a subject changes it; None leaves it. With `tell_caught_up`, a
+    first of `transforms` whose source matches a subject changes it; None leaves it. With `post_caught_up`, a
     mirror posts CAUGHT_UP. Raises MemoryError.
     """
 
@@ -32,7 +32,7 @@ class SourceConsumer:
         index_name: str = "",
         identity: str = "",
         transforms: Iterable[SubjectTransform | None] = (),
-        tell_caught_up: bool = False,
+        post_caught_up: bool = False,
     ) -> None: ...
     @property
     def name(self) -> str:

@@ -109,10 +109,10 @@ class Stream(StreamBase):
     def purge(self, subject: bytes = b"", seq: int = 0, keep: int = 0) -> int:
         """Remove all messages, or those of `subject`, below `seq`, or all but the last `keep`.
 
-        Returns the number of removed messages. Any thread. Raises StreamError for a sealed or closed stream,
+        Return the number of removed messages. Any thread. Raises StreamError for a sealed or closed stream,
         StoreFailure when it cannot be done.
         """
-    def told_abandoned(self) -> None:
+    def advisory_published(self) -> None:
         """Note that the advisory of a BATCH_ABANDONED event has been published."""
     def look_at_batches(self) -> None:
         """Abandon soon the batches that have been silent for too long, after batch_limits have changed."""

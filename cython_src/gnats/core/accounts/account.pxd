@@ -120,10 +120,10 @@ cdef class Account:
         void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx) noexcept nogil
     cdef void clear_notification(self, Notification *note) noexcept nogil
 
-    # Make a reply subject in this account for a request from `requester`, whose own reply subject is `to`. Writes it to
-    # out[:REPLY_ROOM] and returns its length; 0 when out of memory or when the export is closed. arm[0]: the control
-    # plane must be told to watch the expiry of this export's responses. `take` handles each response, with this account
-    # as its context.
+    # Make a reply subject in this account for a request from `requester`, whose own reply subject is `to`. Write it to
+    # out[:REPLY_ROOM] and return its length; 0 when out of memory or when the export is closed. arm[0]: the caller must
+    # post EV_RESPONSES, for the control plane to watch the expiry of this export's responses. `take` handles each
+    # response, with this account as its context.
     cdef size_t expect_response(
         self, MessageHandler take, Account requester, ServiceExport *se, const char *to, size_t n, bint share,
         uint64_t cid, bint tracked, const char *header, size_t hn, uint64_t random, int64_t now, char *out,
@@ -133,9 +133,9 @@ cdef class Account:
     cdef Expected *find_response(self, const char *subject, size_t n) noexcept nogil
     # Remove the entry for responses to `subject`; the caller releases it. NULL when it has gone.
     cdef Expected *take_response(self, const char *subject, size_t n) noexcept nogil
-    # A response to `subject` has come and more may: its expiry counts from `now`.
+    # Count the expiry of the responses to `subject` from `now`: one has come, and more may.
     cdef void renew_response(self, const char *subject, size_t n, int64_t now) noexcept nogil
-    # Remove the entries that wait on reply subjects matching `reply` without a subscriber left. Returns the entries of
+    # Remove the entries that wait on reply subjects matching `reply` without a subscriber left. Return the entries of
     # the serving accounts, chained through `newer`, for the caller to release.
     cdef Expected *check_for_reverse_entries(self, const char *reply, size_t n) noexcept nogil
     # Remove `back`, the requester's entry for a response that the serving account has just removed, and free it.
@@ -157,7 +157,7 @@ cdef inline bint account_imports_streams(Account a) noexcept nogil:
     return load_ptr_acquire(<void **> &a.streams) != NULL
 
 
-# Does the account still have this import? The caller holds a reference to it, and not the lock.
+# Return whether the account still has this import. The caller holds a reference to it, and not the lock.
 cdef bint stream_import_stays(Account importer, const StreamImport *im) noexcept nogil
 
 

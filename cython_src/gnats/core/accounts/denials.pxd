@@ -1,4 +1,4 @@
-"""What permissions deny a peer: its session tells it, in its protocol, and the log has a line (permission violations of
+"""Refuse a peer what its permissions deny: send it an error of its protocol, and log a line (permission violations of
 client.go)."""
 from gnats.core.net.connection cimport Connection
 from gnats.core.runtime.slice cimport Slice

@@ -1,4 +1,4 @@
-"""What permissions deny a peer; see denials.pxd."""
+"""Refuse a peer what its permissions deny; see denials.pxd."""
 from libc.stddef cimport size_t
 from libc.stdlib cimport free, malloc
 

@@ -83,7 +83,7 @@ cdef void settle() noexcept nogil:
 
 
 cdef void settle_account(Departure *first, size_t n) noexcept nogil:
-    """Remove those of these subscriptions that are in the first one's account, and search it once."""
+    """Remove the subscriptions that are in the same account as the first. Search that account's responses once."""
     cdef void *account = first.account
     cdef Subscription *s
     cdef size_t i, count = 0

@@ -39,13 +39,13 @@ cdef void guard_free(Guard *g) noexcept nogil
 cdef bint guard_install(Guard *g) noexcept nogil
 # Check deliveries from now on, or stop checking them.
 cdef void guard_filter(Guard *g, bint needed) noexcept nogil
-# May the peer publish to a subject? Only call it with permissions. A reply that allows it is counted as used.
+# Return whether the peer may publish to a subject. Call it only with permissions. Count a reply that allows it as used.
 cdef bint may_publish(Guard *g, PollState *ps, const Slice *subject) noexcept nogil
-# May the peer subscribe? If so, and the subscription needs it, deliveries are checked from now on.
+# Return whether the peer may subscribe. If the subscription needs it, check deliveries from now on.
 cdef bint may_subscribe(Guard *g, const char *subject, size_t n, const char *queue, size_t qn) noexcept nogil
 
 # -- any poller `ps`, when `checks` says so --
-# May a message not be delivered to this subscription?
+# Return whether the message must not be delivered to this subscription.
 cdef bint delivery_denied(Guard *g, PollState *ps, const Slice *subject, const Subscription *s) noexcept nogil
 # The peer is sent a message with this reply: allow it to publish there, unless it may anyway. False without memory. The
 # lock is held.

@@ -1,7 +1,7 @@
 """The accounts of a server by name (the `accounts` of server.go), for any thread.
 
 The control plane adds and removes accounts. A poller looks accounts up without a lock, since a route names the account
-of each message that it brings. Links to other servers are sinks: they hear of accounts that come and go.
+of each message that it brings. Links to other servers are sinks, called when an account is added or removed.
 
 A table never changes under a reader: entries are added at the front of their chains, and what is taken out is retired
 (core.runtime.quiesce). To grow, the writer makes a new table with entries of its own.
@@ -26,7 +26,7 @@ cdef struct AccountTable:
     AccountEntry *slots[1]   # atomic
 
 
-# Hears of every account that comes and goes. Its owner embeds it.
+# A sink: functions called for every account that is added or removed. Its owner embeds it.
 cdef struct AccountSink:
     AccountSink *next
     # Called with the registry's lock held: it may take only locks below that in docs/locks.md.
@@ -43,7 +43,7 @@ cdef class AccountRegistry:
 
     # Return a borrowed Account, NULL when there is none. The caller is in a batch, and may use it until the batch ends.
     cdef void *find(self, const char *name, size_t n) noexcept nogil
-    # Add a sink. It hears of all present accounts, each once, and then of changes. Without the GIL.
+    # Add a sink. Call it for each present account once, then for each change. Without the GIL.
     cdef void add_sink(self, AccountSink *sink) noexcept nogil
     # Remove a sink; it is not called any more when this returns. Without the GIL.
     cdef void remove_sink(self, AccountSink *sink) noexcept nogil

@@ -140,7 +140,7 @@ cdef class AccountRegistry:
         pthread_mutex_unlock(&self.lock)
 
     def add(self, bytes name not None, Account account not None) -> None:
-        """Add an account, and tell the sinks. Raises KeyError for a name that is there, MemoryError."""
+        """Add an account, and call the sinks. Raises KeyError for a name that is there, MemoryError."""
         cdef const char *p = PyBytes_AS_STRING(name)
         cdef size_t n = PyBytes_GET_SIZE(name)
         cdef bint added
@@ -155,7 +155,7 @@ cdef class AccountRegistry:
             raise MemoryError
 
     def remove(self, bytes name not None) -> None:
-        """Remove an account, and tell the sinks. Raises KeyError for an unknown name.
+        """Remove an account, and call the sinks. Raises KeyError for an unknown name.
 
         The caller keeps the account alive until every poller has been between two batches.
         """

@@ -24,15 +24,15 @@ cdef class Permissions:
     cdef Sublist pub_allow, pub_deny, sub_allow, sub_deny
     cdef list entries               # owns the subscriptions in these lists
 
-    # May this subject be published to, without regard to replies? `kind` is the connection's.
+    # Return whether this subject may be published to, without regard to replies. `kind` is the connection's.
     cdef bint pub_allowed(self, int kind, const char *subject, size_t n) noexcept nogil
 
-    # May this subject be subscribed to, in a queue group when qn > 0?
+    # Return whether this subject may be subscribed to, in a queue group when qn > 0.
     cdef bint can_subscribe(
         self, int kind, const char *subject, size_t n, const char *queue, size_t qn) noexcept nogil
 
-    # May an allowed subscription match denied subjects, so that each delivery must be checked?
+    # Return whether an allowed subscription may match denied subjects, so that each delivery must be checked.
     cdef bint needs_filter(self, const char *subject, size_t n, size_t qn) noexcept nogil
 
-    # Is the delivery of this subject to a subscription in this queue group denied (checkDenySub)?
+    # Return whether a delivery of this subject to a subscription in this queue group is denied (checkDenySub).
     cdef bint delivery_denied(self, const char *subject, size_t n, const char *queue, size_t qn) noexcept nogil

@@ -1,7 +1,7 @@
 """Reply subjects that a client was sent and may therefore publish to (allow_responses; `replies` in client.go).
 
 nats-server prunes expired and used up entries from time to time. Here entries are ordered by age, so that both go at
-once; clients cannot tell the difference. core.accounts.guard guards a table with the connection's lock.
+once; clients see no difference. core.accounts.guard guards a table with the connection's lock.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t
@@ -30,8 +30,8 @@ cdef struct ReplyTable:
 
 cdef ReplyTable *replies_new(int64_t most, int64_t expires) noexcept nogil    # NULL without memory
 cdef void replies_free(ReplyTable *t) noexcept nogil
-# A message with this reply subject is delivered: add it. When it is there already, this uses up one response, as in
-# nats-server. False without memory.
+# Add the reply subject of a delivered message. When it is there already, use up one response, as nats-server does.
+# False without memory.
 cdef bint replies_note(ReplyTable *t, const char *subject, size_t n, int64_t now) noexcept nogil
-# May this subject be published to (responseAllowed)? If so, this uses up one response.
+# Return whether this subject may be published to (responseAllowed). If so, use up one response.
 cdef bint replies_use(ReplyTable *t, const char *subject, size_t n, int64_t now) noexcept nogil

@@ -82,7 +82,7 @@ cdef void share_payload(Frames *frames, Frame *f) noexcept nogil
 
 
 cdef inline bint worth_sharing(const Frame *f) noexcept nogil:
-    """Ask at a frame's second destination: one copy for the first is as cheap as a block, and comes from a pool."""
+    """Return whether to share the payload. Ask at its second destination: one pooled copy is as cheap."""
     return f.pay_n >= REFER_FROM and f.block == NULL
 
 

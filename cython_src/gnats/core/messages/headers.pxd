@@ -79,9 +79,9 @@ cdef inline size_t header_begin_size(size_t n) noexcept nogil:
 # Write a block without its empty line, or a version line for a block of no lines. Return the end in `out`, which may be
 # hdr.
 cdef char *begin_header(char *out, const char *hdr, size_t n) noexcept nogil
-# As begin_header, without the lines of this name in whatever way a reader may split the block into lines: a LF alone
-# ends one, too, the first line counts, and the last needs no end. Writes at most n + VERSION_LINE + LINE_END bytes, not
-# in place, and ends with CR LF.
+# As begin_header, without the lines of this name, however a reader splits the block into lines: a LF alone ends a line,
+# too; the first line counts as a field; the last line needs no end. Writes at most n + VERSION_LINE + LINE_END bytes,
+# not in place, and ends with CR LF.
 cdef char *begin_header_without(char *out, const char *hdr, size_t n, const char *name, size_t name_n) noexcept nogil
 
 # Add a line. `out` has room for n + name_n + value_n + 16 bytes and may be hdr. Return the new size.

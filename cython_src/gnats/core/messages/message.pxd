@@ -86,7 +86,7 @@ cdef inline void message_set_data(Message *m, char *data, size_t hdr, size_t n, 
 
 
 # Handle a message in place, in the publisher's poller; no lock is held. The handler may publish with another client
-# (PollState.js), or route a changed copy with the same origin. Return False when nobody received the message.
+# (PollState.js), or route a changed copy with the same origin. Return False when no subscriber received the message.
 ctypedef bint (*MessageHandler)(void *ctx, const Message *m, const Subscription *s) noexcept nogil
 
 

@@ -50,7 +50,7 @@ cdef struct MsgTrace:
 cdef MsgTrace *trace_new(const char *header, size_t n, const Slice *dest, size_t size) noexcept nogil
 cdef void trace_free(MsgTrace *t) noexcept nogil
 
-# The message has come in.
+# Note that the message has come in.
 cdef void trace_ingress(MsgTrace *t, uint64_t cid, const Slice *subject) noexcept nogil
 # Add a note; `name` is an account's, a JSON string.
 cdef void trace_mapping(MsgTrace *t, const Slice *to) noexcept nogil
@@ -58,8 +58,9 @@ cdef void trace_refused(MsgTrace *t, int what, const Slice *subject) noexcept no
 cdef void trace_stream_export(MsgTrace *t, const Slice *name, const Slice *to) noexcept nogil
 cdef void trace_service_import(MsgTrace *t, const Slice *name, const Slice *subject, const Slice *to) noexcept nogil
 cdef void trace_egress(MsgTrace *t, uint64_t cid, const Slice *subject, const Slice *queue, int error) noexcept nogil
-# For a stream: it gets the message; the message may be stored, under this subject; or not, with the error's number (or
-# -errno) and the variable part of its text.
+# Notes of a stream. The first says that it gets the message, the second that the message may be stored under this
+# subject. The third says that it is not stored: `error` is the number of the error, or -errno, `text` the variable part
+# of its text.
 cdef void trace_jetstream(MsgTrace *t, const Slice *stream) noexcept nogil
 cdef void trace_jetstream_subject(MsgTrace *t, const Slice *subject, bint no_interest) noexcept nogil
 cdef void trace_jetstream_error(MsgTrace *t, int64_t error, const char *text, size_t n) noexcept nogil

@@ -1,4 +1,4 @@
-"""Does a request's header ask for a measurement? In the formats of Jaeger, Zipkin and the W3C (shouldSample)."""
+"""Decide whether a request's header asks for a measurement, as Jaeger, Zipkin or the W3C write it (shouldSample)."""
 from libc.stddef cimport size_t
 
 

@@ -1,4 +1,4 @@
-"""Does a request's header ask for a measurement? See sampling.pxd."""
+"""Decide whether a request's header asks for a measurement; see sampling.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t

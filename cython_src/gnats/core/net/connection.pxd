@@ -19,7 +19,7 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.timers cimport Timer
 from gnats.includes.pthread cimport pthread_mutex_t
 
-# Why the data plane closes a connection (gnats.connection.closed_state.ClosedState).
+# Reasons for which the data plane closes a connection (gnats.connection.closed_state.ClosedState).
 cdef enum:
     CLIENT_CLOSED = 1
     AUTHENTICATION_TIMEOUT = 2
@@ -46,7 +46,7 @@ cdef enum:
     SESSION_CTL = 32
 
 cdef enum:
-    # why a connection is not read; bits of Connection.paused
+    # reasons for which a connection is not read; bits of Connection.paused
     STALLED = 1               # it publishes to a slow consumer: until stall_timer
     BEHIND = 2                # the control plane has too much of its work waiting: until CTL_GO_ON
     UNANSWERED = 4            # the session waits for the control plane's answer, until CTL_RESUME
@@ -59,7 +59,7 @@ cdef enum:
 cdef class Connection(Recorder)
 
 
-# What permissions deny a peer.
+# Actions that permissions deny a peer.
 cdef enum Denial:
     DENIED_PUBLISH              # to a subject
     DENIED_REPLY                # to publish with a reply subject
@@ -67,8 +67,8 @@ cdef enum Denial:
     DENIED_FURTHER              # a subscription that it has: new permissions have removed it
 
 
-# The protocol at the other end of a connection, as a TransportType is that of a layer: functions that the connection
-# and the code that all sessions share call, all on the owner's thread. One of the server's own subscribers (fd -1) has
+# The functions of a session, which speaks one protocol with the peer. The connection calls them, and so does the code
+# that all sessions share, always on the owner's thread. The session of one of the server's own subscribers (fd -1) has
 # on_control, closing and the answers only.
 cdef struct SessionType:
     # Start the session's timers: the transport is set up, and input follows.
@@ -90,7 +90,7 @@ cdef struct SessionType:
     # Remove some of the subscriptions, after a batch of the poller. False: none is left.
     bint (*leave)(Connection c) noexcept nogil
     # -- answers: queue one for the peer, or nothing where the protocol has none --
-    # The peer's message is accepted; called for one that wants to know (Subscriber.verbose).
+    # The peer's message is accepted. Called only for a verbose peer (Subscriber.verbose).
     void (*send_ok)(Connection c) noexcept nogil
     # An error, a literal. The caller closes the connection next.
     void (*send_err)(Connection c, const char *text) noexcept nogil
@@ -129,11 +129,11 @@ cdef class Connection(Recorder):
     cdef uint8_t gated            # over the gate; atomic, any publisher's poller sets it, the owner clears it
     cdef uint64_t stall_waiters   # bit i: poller i has stalled producers for us; atomic
     cdef void *dirty_next         # in ps.dirty
-    # closed, but SessionType.leave() has not removed all subscriptions
+    # the connection is closed, but SessionType.leave() has not removed all subscriptions yet
     cdef uint8_t leaving
     cdef void *leaving_next       # in ps.leaving
-    # as a producer: ns to stop reading for, which slow consumers have asked for during the current read. Only one with
-    # `may_stall` is stalled, or has its messages dropped instead: a link carries those of many clients.
+    # as a producer: ns for which slow consumers have asked it to stop reading, during the current read. Without
+    # `may_stall` it is never stalled, and its messages are not dropped instead: a link carries those of many clients.
     cdef int64_t stall_ns
     cdef uint8_t may_stall
     cdef uint8_t paused           # STALLED | BEHIND | UNANSWERED
@@ -158,15 +158,15 @@ cdef class Connection(Recorder):
     cdef uint64_t last_nsubs
     cdef char *last_subs          # see core.subjects.subtable.subtable_text
     cdef size_t last_subs_len
-    cdef Event closed_event       # EV_CLOSED; allocated here, so that it is posted even without memory
+    cdef Event closed_event       # the EV_CLOSED; part of the connection, so that posting it needs no memory
 
     # -- for the poller --
-    # Take what other threads have queued, and do what they have requested.
+    # Take the messages that other threads have queued, and do what those threads have requested.
     cdef void on_signal(self) noexcept nogil
     # Handle EPOLL* events of the socket.
     cdef void on_events(self, uint32_t events) noexcept nogil
     cdef void on_timer(self, Timer *t) noexcept nogil
-    # Send what is queued as far as the socket takes it; watch for EPOLLOUT when some is left.
+    # Send queued bytes until the socket takes no more; watch for EPOLLOUT when some are left.
     cdef void flush_outbound(self) noexcept nogil
     cdef size_t unsent(self) noexcept nogil
     # Watch for input again, unless it is still paused for another reason.

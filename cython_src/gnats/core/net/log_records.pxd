@@ -75,7 +75,7 @@ cdef class Recorder:
                             size_t nb) noexcept nogil
     cdef void trace_msg(self, int code, const char *msg, size_t n, size_t hdr) noexcept nogil
     cdef void trace_msg_of(self, Recorder causer, int code, const char *msg, size_t n, size_t hdr) noexcept nogil
-    # Take the server's trace switches over into `trace`.
+    # Set `trace` by the server's trace switches.
     cdef void set_trace_level(self) noexcept nogil
 
 

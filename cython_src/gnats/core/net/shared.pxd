@@ -1,7 +1,7 @@
 """Blocks of bytes that several outbound queues refer to, with a count of their users.
 
-The thread that makes a block writes its bytes before it gives the block to anybody else; nobody writes them afterwards.
-Any thread may then take and drop references. The thread that drops the last one frees the block.
+The thread that makes a block writes its bytes before it gives the block to another thread; no thread writes them
+afterwards. Any thread may then take and drop references. The thread that drops the last one frees the block.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
@@ -28,6 +28,6 @@ cdef void shared_drop(Shared *block) noexcept nogil
 
 
 cdef inline Shared *shared_hold(Shared *block) noexcept nogil:
-    """Take one more reference; the caller has one, or somebody keeps one meanwhile."""
+    """Take one more reference. The caller has one already, or another holder keeps its own during the call."""
     count_user(&block.users)
     return block

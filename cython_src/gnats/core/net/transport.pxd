@@ -31,7 +31,7 @@ cdef struct TransportType:
     Timer *(*timer)(Transport *t) noexcept nogil
     # Its timer has expired.
     void (*expired)(Transport *t) noexcept nogil
-    # The socket is about to be closed: tell the peer, if it reads.
+    # The socket is about to be closed: send the peer the end of the layer's stream, if it still reads.
     void (*end)(Transport *t) noexcept nogil
     # Free the layer and all that it holds. Any thread, once no poller has the connection.
     void (*free)(Transport *t) noexcept nogil

@@ -1,15 +1,16 @@
 """Deliver messages to connections of other pollers.
 
-The first message of a batch for such a connection goes straight into its `remote` queue, under its lock. More of them
-are kept in a Handoff of the sending poller, and put there together: one lock and one wake for many messages. Only what
-nobody depends on is kept: no request, no message of a stream, nothing for a queue group, and no message that another
-subscriber may see already, and answer to the one that it is kept for.
+The first message of a batch for such a connection goes straight into its `remote` queue, under its lock. Later
+ones are kept in a Handoff of the sending poller, and put there together: one lock and one wake for many messages. A
+message is not kept when something depends on its delivery: a request, a message of a stream, or one for a queue group.
+Nor is it kept when another subscriber may see it already: that one could answer it to the subscriber that has yet to
+get it.
 
 Handoffs never outlive the batch that made them, so a Subscription or Connection in one is alive. Everything handed off
-is in its connection's `remote` before anybody can see an effect of what the publisher sent later: before this poller
-writes to a socket, delivers a message at once, calls a native subscription (a stream may store the message, another
-poller deliver it), posts to the control plane, changes subscriptions, or ends its batch. hand_over_first() of PollState
-does that.
+is in its connection's `remote` before any client can see an effect of what the publisher sent later. So
+hand_over_first() of PollState runs before this poller writes to a socket, delivers a message at once, calls a native
+subscription (a stream may store the message, and another poller deliver it), posts to the control plane, changes
+subscriptions, or ends its batch.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t

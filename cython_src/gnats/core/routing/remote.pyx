@@ -91,10 +91,11 @@ cdef bint make_handoffs(PollState *ps) noexcept nogil:
 
 
 cdef inline bint may_wait(Subscriber c, const Message *m, const Subscription *s, const Frame *f) noexcept nogil:
-    """Return whether nothing depends on the delivery: if the subscription ends meanwhile, the message is dropped.
+    """Return whether to keep the message for later, because nothing depends on its delivery.
 
-    Another member of a queue group would get it instead, a requester be told, a consumer deliver it again, a producer
-    be stalled.
+    A kept message is dropped when its subscription ends meanwhile. That would be wrong where another member of a queue
+    group would get it instead, a requester a 503, or a consumer would deliver it again. A producer must be stalled at
+    once.
     """
     return (
         s.queue_len == 0 and m.reply.p == NULL and (<Connection> m.origin).kind != JETSTREAM

@@ -85,7 +85,7 @@ cdef bint add_last(LastOnes *last, Subscription *s, const MatchResult *r) noexce
 
 
 cdef inline bint is_native_shadow(const Subscription *s) noexcept nogil:
-    """Is this the shadow of a native subscription? Its function may publish in place, so it comes last."""
+    """Return whether this is the shadow of a native subscription. Its function may publish in place: it comes last."""
     return s.flags == SUB_SHADOW and s.kind == JETSTREAM
 
 

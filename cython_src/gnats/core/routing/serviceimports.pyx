@@ -49,7 +49,7 @@ cdef const char *INFO_HEADER = b"Nats-Request-Info"
 cdef struct NewReply:
     char text[REPLY_ROOM]
     bint expected      # the account has an entry for it
-    bint arm           # the control plane must be told to watch the expiry of the export's responses
+    bint arm           # the control plane must watch the expiry of the export's responses: post EV_RESPONSES
 
 
 cdef inline bint replace_reply(
@@ -90,7 +90,7 @@ cdef bint take_request(void *ctx, const Message *m, const Subscription *s) noexc
 
 
 cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept nogil:
-    """Route a request in the account that serves it. False: nobody received it there."""
+    """Route a request in the account that serves it. False: no subscriber received it there."""
     cdef char[ROOM] few, few_mapped
     cdef char[REPLY_ROOM] dest
     cdef char[SIZES_ROOM] sizes, traced_sizes
@@ -99,7 +99,7 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
     cdef Hop hop
     cdef char *made = NULL
     cdef char *mapped = NULL
-    cdef char *told = NULL
+    cdef char *named = NULL
     cdef char *noted = NULL
     cdef Expected *e
     cdef bint delivered = False, tracked = False, by_header = False, ready = True, answerable
@@ -112,7 +112,7 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
     hop.account = si.account
     hop.info.p = NULL
     hop.info.n = 0
-    tell_requester(si, m, &hop)
+    choose_details(si, m, &hop)
     if not enter(m.hop, &hop):
         return False
     request.hop = &hop
@@ -137,9 +137,9 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
         monotonic_ns() if tracked else m.ps.now)
     if reply.arm:
         expect(m, si.se)
-    if tells_requester((<Subscriber> m.origin).kind):
-        told = request_header(<Subscriber> m.origin, <Account> si.account, &hop, m.hop, &request, sizes)
-        ready = told != NULL
+    if has_details((<Subscriber> m.origin).kind):
+        named = request_header(<Subscriber> m.origin, <Account> si.account, &hop, m.hop, &request, sizes)
+        ready = named != NULL
     if unlikely(m.trace != NULL):
         if ready and request.subject.p != NULL:
             noted = trace_request(si, m, &request, dest, traced_sizes)
@@ -161,7 +161,7 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
             report_latency(
                 <Subscriber> m.origin, e.se, 503, e.requester, 0, 0, e.share, expected_header(e), e.header_n)
         expected_release(e)
-    free(told)    # hop.info pointed into it
+    free(named)    # hop.info pointed into it
     free(noted)
     if made != few:
         free(made)
@@ -196,9 +196,9 @@ cdef bint through_response(const Hop *hop) noexcept nogil:
     return False
 
 
-cdef void tell_requester(const ServiceImport *si, const Message *m, Hop *hop) noexcept nogil:
-    """Decide what the request's header says about the requester. The first import of a chain decides about the details;
-    later ones can only add the server's name, for services that need it."""
+cdef void choose_details(const ServiceImport *si, const Message *m, Hop *hop) noexcept nogil:
+    """Decide which facts about the requester the request's header has. The first import of a chain decides about the
+    details; later ones can only add the server's name, for services that need it."""
     cdef const Hop *before = m.hop
     if before != NULL and before.request:
         hop.details = before.details
@@ -212,7 +212,7 @@ cdef void tell_requester(const ServiceImport *si, const Message *m, Hop *hop) no
         hop.reply.n = 0
 
 
-cdef inline bint tells_requester(uint8_t kind) noexcept nogil:
+cdef inline bint has_details(uint8_t kind) noexcept nogil:
     return kind == CLIENT or kind == LEAF or kind == JETSTREAM or kind == ACCOUNT
 
 
@@ -324,7 +324,7 @@ cdef char *request_header(
 cdef bint take_response(void *ctx, const Message *m, const Subscription *s) noexcept nogil:
     """Handler of the NativeSub for an account's responses; ctx is the Account."""
     process_service_import_response(<Account> ctx, m)
-    return True   # a late response, too: nats-server does not tell its sender
+    return True   # a late response, too: nats-server sends its sender no error
 
 
 cdef bint is_expected(Account account, const Slice *subject) noexcept nogil:

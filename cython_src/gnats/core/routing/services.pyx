@@ -114,7 +114,7 @@ cdef class ExportedService:
     def check_expired_responses(self) -> tuple[float | None, list]:
         """Drop the responses that have not come within `threshold`.
 
-        Returns the seconds until the next one expires (None: none is expected; call again after EV_RESPONSES), and the
+        Return the seconds until the next one expires (None: none is expected; call again after EV_RESPONSES), and the
         measurements of those dropped, as bytes like an EV_LATENCY's data.
         """
         cdef Expected *e

@@ -17,7 +17,7 @@ cdef enum TraceOutcome:
     TRACE_ON      # traced: handle the message
 
 
-# May the header of a message ask for a trace? A quick look, which may say yes wrongly.
+# Return whether the header of a message may ask for a trace. A quick look, which may say yes wrongly.
 cdef bint may_be_traced(Subscriber publisher, const Message *m) noexcept nogil
 # Begin a trace of a message, if it is to have one. disable[0]: mark the message, so that no later server traces it.
 cdef TraceOutcome init_msg_trace(Subscriber publisher, Message *m, bint *disable) noexcept nogil

@@ -53,7 +53,7 @@ cdef inline int64_t round_of_timers() noexcept nogil:
     return stopwatch_ns()
 
 
-# Under a held clock: is a deadline due in the next round of timers? 0 is no deadline.
+# Return whether a deadline is due in the next round of timers, under a held clock. 0 is no deadline.
 cdef inline bint held_due(int64_t when) noexcept nogil:
     return when != 0 and when <= loadi64(&process_clock.held) + 1
 
@@ -61,8 +61,8 @@ cdef inline bint held_due(int64_t when) noexcept nogil:
 # Set a timerfd to be readable from `when` on, monotonic ns; 0 disarms it. -1 when the kernel refuses. armed[0] becomes
 # the time that it is set to, 0 for none; atomic.
 cdef int timerfd_arm(int fd, int64_t when, int64_t *armed) noexcept nogil
-# A poller is opened, or closed.
+# Count a poller that is opened, or closed.
 cdef void clock_join() noexcept
 cdef void clock_leave() noexcept
-# A poller has nothing left that was due at the time of its round.
+# Note that a poller has nothing left that was due at the time of its round.
 cdef void clock_settled() noexcept nogil

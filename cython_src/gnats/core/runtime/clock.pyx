@@ -68,7 +68,7 @@ def is_held() -> bool:
 def hold(int64_t realtime=0, int64_t monotonic=0) -> int:
     """Stop the clock where it is, or at `realtime` ns since 1970 and at `monotonic` ns since the machine's start.
 
-    Returns an eventfd that a poller writes when nothing due is left.
+    Return an eventfd that a poller writes when nothing due is left.
 
     Raises RuntimeError when it is held or a poller is open, OSError.
     """

@@ -48,9 +48,9 @@ cpdef enum:
 cdef struct Source
 
 
-# The parts of an EV_MSG, in this order. ASKER_PART and ACCOUNT_PART say who asks, as the data plane knows it, in JSON:
-# the requester (ClientInfo), empty when the message came through no imported service, and the name of the requester's
-# account: the importing one, or else the publisher's.
+# The parts of an EV_MSG, in this order. ASKER_PART and ACCOUNT_PART name the requester as the data plane knows it, in
+# JSON. ASKER_PART is its ClientInfo, empty when the message came through no imported service. ACCOUNT_PART is the name
+# of its account: the importing one, or else the publisher's.
 cdef enum:
     SUBJECT_PART = 0
     REPLY_PART = 1
@@ -137,7 +137,7 @@ cdef class Inbox:
     cdef void forget(self, Source *source) noexcept nogil
 
 
-# Say whose input the calling thread handles from now on; NULL: no connection's.
+# Set the connection whose input the calling thread handles from now on; NULL: none.
 cdef void inbox_reading(Source *source) noexcept nogil
 
 

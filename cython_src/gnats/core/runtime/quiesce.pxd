@@ -16,11 +16,11 @@ cdef struct QsParticipant:
 
 
 # Add and remove a participant; it begins offline.
-cdef void qs_register(QsParticipant *who) noexcept nogil
-cdef void qs_unregister(QsParticipant *who) noexcept nogil
+cdef void qs_register(QsParticipant *participant) noexcept nogil
+cdef void qs_unregister(QsParticipant *participant) noexcept nogil
 # Begin and end a batch. In between, pointers read from shared structures stay valid.
-cdef void qs_online(QsParticipant *who) noexcept nogil
-cdef void qs_offline(QsParticipant *who) noexcept nogil
+cdef void qs_online(QsParticipant *participant) noexcept nogil
+cdef void qs_offline(QsParticipant *participant) noexcept nogil
 # free(block) once no participant can hold a pointer to it. The caller has unlinked it.
 cdef void qs_retire(void *block) noexcept nogil
 # As qs_retire, with release(block, size) instead of free, for a mapping for instance. release runs in any thread, with

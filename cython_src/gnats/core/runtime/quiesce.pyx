@@ -41,38 +41,38 @@ cdef uint64_t waiting = 0  # blocks in limbo; atomic
 pthread_mutex_init(&lock, NULL)
 
 
-cdef void qs_register(QsParticipant *who) noexcept nogil:
+cdef void qs_register(QsParticipant *participant) noexcept nogil:
     global participants
-    store64(&who.seen, 0)
+    store64(&participant.seen, 0)
     pthread_mutex_lock(&lock)
-    who.next = participants
-    participants = who
+    participant.next = participants
+    participants = participant
     pthread_mutex_unlock(&lock)
 
 
-cdef void qs_unregister(QsParticipant *who) noexcept nogil:
+cdef void qs_unregister(QsParticipant *participant) noexcept nogil:
     cdef QsParticipant **link
     pthread_mutex_lock(&lock)
     link = &participants
     while link[0] != NULL:
-        if link[0] == who:
-            link[0] = who.next
+        if link[0] == participant:
+            link[0] = participant.next
             break
         link = &link[0].next
     pthread_mutex_unlock(&lock)
 
 
-cdef void qs_online(QsParticipant *who) noexcept nogil:
+cdef void qs_online(QsParticipant *participant) noexcept nogil:
     # Two fences face each other. We store `seen`, fence, then read shared structures. The reclaimer's side unlinks a
     # block, fences, then reads `seen`. One fence comes first: either the reclaimer sees us online, or we see that the
     # block is unlinked. (The store alone does not order it: C11 lets later reads that are not sequentially consistent
     # overtake it.)
-    store64_seq(&who.seen, load64_seq(&epoch))
+    store64_seq(&participant.seen, load64_seq(&epoch))
     fence()
 
 
-cdef void qs_offline(QsParticipant *who) noexcept nogil:
-    store64_release(&who.seen, 0)
+cdef void qs_offline(QsParticipant *participant) noexcept nogil:
+    store64_release(&participant.seen, 0)
 
 
 cdef uint64_t qs_advance() noexcept nogil:
@@ -83,14 +83,14 @@ cdef uint64_t qs_advance() noexcept nogil:
 cdef uint64_t horizon() noexcept nogil:
     # The largest grace number that has passed. The lock is held.
     cdef uint64_t least, seen
-    cdef QsParticipant *who = participants
+    cdef QsParticipant *participant = participants
     fence()   # see qs_online
     least = load64_seq(&epoch)
-    while who != NULL:
-        seen = load64_seq(&who.seen)
+    while participant != NULL:
+        seen = load64_seq(&participant.seen)
         if seen != 0 and seen < least:
             least = seen
-        who = who.next
+        participant = participant.next
     return least
 
 

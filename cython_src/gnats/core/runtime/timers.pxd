@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint32_t
 cdef struct Timer:
     int64_t when      # monotonic ns
     void *owner       # borrowed
-    uint32_t kind     # for the owner to tell its timers apart
+    uint32_t kind     # the owner's number for it
     uint32_t slot     # index in the heap, 0 when not armed
 
 

@@ -111,7 +111,7 @@ def probe_duration(double secs) -> int:
 
 
 cdef class TimersProbe:
-    """A heap of its own, whose timers are told apart by number."""
+    """A heap of its own, with a number for each timer."""
     cdef TimerHeap h
     cdef Timer *timers
     cdef uint32_t room

@@ -2,12 +2,12 @@
 
 A sink of interest may not take a connection's lock. A link therefore has a queue with a lock of its own: sinks in the
 sublists of many accounts put changes into it, on any thread, and the link's poller takes them. The queue holds one
-change for each account, subject and queue group: it remembers what the link was told last and what is true now. A
-change that is undone before the link takes it leaves the queue. So the queue holds no more changes than it would take
-to tell the link everything anew, however long the link does not listen.
+change for each account, subject and queue group, with the interest that the link took last and the present interest. A
+change that is undone before the link takes it leaves the queue. So the queue never holds more changes than a link that
+begins anew would get, however long the link takes none.
 
-A queue that runs out of memory or exceeds its limit drops everything and is *incomplete* until the link has been told
-so: the link must begin anew.
+A queue that runs out of memory or exceeds its limit drops everything and is *incomplete* until the link takes from it
+again: the link must then begin anew.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t
@@ -33,7 +33,7 @@ cdef struct InterestChange:
     InterestChange *later     # in the order of the first change that the link has not taken
     InterestChange *earlier
     void *account             # as in interest_queue_follow
-    Interest before           # what the link was told last; 0 for what it does not want
+    Interest before           # the interest that the link took last; 0 for kinds of interest that it does not want
     Interest now
     char data[1]              # subject and queue group, adjacent
 
@@ -82,5 +82,5 @@ cdef void interest_queue_follow(InterestQueue *q, FollowedAccount *sink, Sublist
 # Follow an account no longer, and drop its changes. Those that the link has taken are the link's.
 cdef void interest_queue_leave(FollowedAccount *sink, Sublist sl) noexcept nogil
 # Take up to `most` changes, the oldest first, chained through `later`; free() each. NULL: there are none.
-# incomplete[0]: changes have been lost. The link must forget what it was told, and follow each account anew.
+# incomplete[0]: changes have been lost. The link must forget all changes that it took, and follow each account anew.
 cdef InterestChange *interest_queue_take(InterestQueue *q, uint32_t most, bint *incomplete) noexcept nogil

@@ -88,7 +88,7 @@ cdef void note_change(
         return
     pthread_mutex_lock(&q.lock)
     idle = q.first == NULL and not q.incomplete
-    # The changes of an incomplete queue are not needed: the link will hear of everything.
+    # The changes of an incomplete queue are not needed: a link that begins anew gets all interest.
     if not q.incomplete and not put_change(q, followed.account, s, &old, &new):
         drop_all(q)
         q.incomplete = 1

@@ -117,15 +117,15 @@ cdef inline size_t num_tokens(const char *p, size_t n) noexcept nogil:
     return tokens
 
 
-# Does `test` match all that `subject` matches? Either may have wildcards (subjectIsSubsetMatch).
+# Return whether `test` matches all that `subject` matches. Either may have wildcards (subjectIsSubsetMatch).
 cdef bint subject_is_subset_match(
     const char *subject, size_t n, const char *test, size_t test_n,
 ) noexcept nogil
 
-# Do both match some literal subject (SubjectsCollide)?
+# Return whether both match some literal subject (SubjectsCollide).
 cdef bint subjects_collide(const char *a, size_t an, const char *b, size_t bn) noexcept nogil
 
-# Does `subject` match `literal`, in which `*` and `>` are ordinary characters (matchLiteral)?
+# Return whether `subject` matches `literal`, in which `*` and `>` are ordinary characters (matchLiteral).
 cdef bint match_literal(
     const char *literal, size_t n, const char *subject, size_t subject_n,
 ) noexcept nogil

@@ -1,4 +1,4 @@
-"""A set of subjects: does one of them overlap with another one, in the same set or in a second set?
+"""A set of subjects, to find out whether one of them overlaps with another one, in the same set or in a second set.
 
 Two subjects are compared only as far as all tokens before agree: a thousand subjects cost about a thousand comparisons,
 not a million. One thread at a time may use a set, any thread; comparisons run without the GIL.

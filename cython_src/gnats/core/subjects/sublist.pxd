@@ -66,7 +66,8 @@ cdef Subscription *sub_new(
 ) noexcept nogil
 
 
-# One that hears of every change of interest in a sublist: links to other servers, notifications. Its owner embeds it.
+# A sink: called for every change of interest in a sublist. Links to other servers and notifications have one. Its owner
+# embeds it.
 cdef struct InterestSink:
     InterestSink *next
     # The interest in the subject and queue group of s has changed: s has come, has gone or has another weight. Called
@@ -132,12 +133,12 @@ cdef class Sublist:
     # Return whether a subscription matches.
     cdef bint has_interest(self, const char *subject, size_t n) noexcept nogil
 
-    # Add a sink, and tell it of all changes from now on. Before any of them, tell it of every subject and queue group
+    # Add a sink, and call it for all changes from now on. Before any of them, call it for every subject and queue group
     # that has subscriptions, each once, as if they had all come at this moment. Nothing is matched meanwhile.
     cdef void add_sink(self, InterestSink *sink) noexcept nogil
     # Remove a sink; it is not called any more when this returns. Skips a sink that is not there.
     cdef void remove_sink(self, InterestSink *sink) noexcept nogil
-    # The same for a caller that holds the lock to write. The new sink is told of changes only.
+    # The same for a caller that holds the lock to write. The new sink is called for changes only.
     cdef void link_sink(self, InterestSink *sink) noexcept nogil
     cdef void unlink_sink(self, InterestSink *sink) noexcept nogil
     # Count the subscriptions with exactly this literal subject, in this queue group or in none. The caller holds the

@@ -324,7 +324,7 @@ cdef class Sublist:
             if s.node.kind == GROUP:
                 weigh(s.node, s, sub_weight(s) - old)
             bump(self, s)
-            tell_sinks(self, s, s.node, &before)
+            call_sinks(self, s, s.node, &before)
         pthread_rwlock_unlock(&self.lock)
 
     cdef MatchResult *match(self, const char *subject, size_t n) noexcept nogil:
@@ -371,7 +371,7 @@ cdef class Sublist:
 
     cdef void add_sink(self, InterestSink *sink) noexcept nogil:
         pthread_rwlock_wrlock(&self.lock)
-        each_node(self, tell_present, sink)
+        each_node(self, call_for_present, sink)
         self.link_sink(sink)
         pthread_rwlock_unlock(&self.lock)
 
@@ -600,13 +600,13 @@ cdef void prune(Sublist sl, Node *node) noexcept nogil:
 
 
 cdef inline void note_interest(Sublist sl, const Node *node, Interest *interest) noexcept nogil:
-    """Read the interest in a node's subject and group, if there are sinks to tell."""
+    """Read the interest in a node's subject and group, if there are sinks."""
     if sl.sinks != NULL:
         node_interest(node, interest)
 
 
-cdef inline void tell_sinks(Sublist sl, const Subscription *s, const Node *node, const Interest *before) noexcept nogil:
-    """Tell the sinks, if there are any, of the interest now and before a change of s; note_interest() gave `before`."""
+cdef inline void call_sinks(Sublist sl, const Subscription *s, const Node *node, const Interest *before) noexcept nogil:
+    """Call the sinks, if any, with the interest before and after a change of s. note_interest() gave `before`."""
     cdef InterestSink *sink = sl.sinks
     cdef Interest now
     if sink == NULL:
@@ -617,8 +617,8 @@ cdef inline void tell_sinks(Sublist sl, const Subscription *s, const Node *node,
         sink = sink.next
 
 
-cdef bint tell_present(Node *node, void *sink) noexcept nogil:
-    """Tell one sink of a node's subscriptions as if they had come now."""
+cdef bint call_for_present(Node *node, void *sink) noexcept nogil:
+    """Call one sink for a node's subscriptions as if they had come now."""
     cdef Interest none, now
     if node.nsubs:
         memset(&none, 0, sizeof(none))
@@ -659,7 +659,7 @@ cdef int insert_locked(Sublist sl, Subscription *s) noexcept nogil:
     store64(&sl.num_subs, sl.num_subs + 1)
     store64(&sl.num_inserts, sl.num_inserts + 1)
     bump(sl, s)
-    tell_sinks(sl, s, node, &before)
+    call_sinks(sl, s, node, &before)
     return SL_OK
 
 
@@ -675,7 +675,7 @@ cdef int remove_locked(Sublist sl, Subscription *s) noexcept nogil:
     node_drop_sub(node, s)
     store64(&sl.num_subs, sl.num_subs - 1)
     store64(&sl.num_removes, sl.num_removes + 1)
-    tell_sinks(sl, s, node, &before)
+    call_sinks(sl, s, node, &before)
     prune(sl, node)
     bump(sl, s)
     return SL_OK

@@ -67,7 +67,7 @@ cdef struct Subscription:
 cdef struct Interest:
     uint32_t local       # clients, leaf nodes, and the server itself
     uint32_t remote      # routes and gateways
-    uint32_t services    # imported services (SUB_SERVICE); servers do not tell each other of them
+    uint32_t services    # imported services (SUB_SERVICE); servers do not send each other interest in them
 
 
 # ---- nodes; only this module and the Sublist look inside ----

@@ -14,7 +14,7 @@ from gnats.jetstream.state.streamcore cimport StreamCore
 
 # The stream's lock is held for all of these.
 
-# Handle a message with a Nats-Batch-Id, and answer it. Returns MSG_STORED when it is staged, or when it commits its
+# Handle a message with a Nats-Batch-Id, and answer it. Return MSG_STORED when it is staged, or when it commits its
 # atomic batch and the log has stored all of it.
 cdef Outcome process_atomic_batch_msg(StreamCore s, Local *local, Inbound *m) noexcept nogil
 # Forget an open atomic batch and free its messages.
@@ -22,5 +22,5 @@ cdef void drop_atomic_batch(StreamCore s, OpenBatch *b) noexcept nogil
 # Forget all open atomic batches of the stream.
 cdef void drop_atomic_batches(StreamCore s) noexcept nogil
 # At a start: remove the part of an atomic batch at the end of the store if its commit was not stored completely.
-# Returns the number of messages removed.
+# Return the number of messages removed.
 cdef uint64_t drop_partial_batch(StreamCore s) noexcept nogil

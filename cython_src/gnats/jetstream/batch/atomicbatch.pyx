@@ -34,13 +34,13 @@ from gnats.jetstream.publish.puback cimport (
     ERR_REQUIRED_API_LEVEL,
 )
 from gnats.jetstream.publish.refusal cimport (
-    TOLD,
+    ANSWER,
     Refusal,
+    answer_refused,
     refuse,
     refuse_number,
     refuse_silently,
     refuse_text,
-    tell_refused,
 )
 from gnats.jetstream.state.batchtable cimport MAX_BATCH_ID, OpenBatch, batch_find, batch_remove, batch_touch
 from gnats.jetstream.state.entry cimport (
@@ -120,7 +120,7 @@ cdef Outcome process_atomic_batch_msg(StreamCore s, Local *local, Inbound *m) no
     if outcome == MSG_STORED:
         outcome = add_to_batch(s, local, m, &r)
     if outcome == MSG_REFUSED:
-        tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
+        answer_refused(s, local, m.trace, &m.reply, &r, ANSWER, 0)
     return outcome
 
 
@@ -160,7 +160,7 @@ cdef Outcome add_to_batch(StreamCore s, Local *local, Inbound *m, Refusal *r) no
 cdef bint extend(
     StreamCore s, Local *local, AtomicBatch *b, Inbound *m, uint64_t seq, bint at_end, Refusal *r
 ) noexcept nogil:
-    """Add a message to its atomic batch. Returns False, with the reason in r, when it has given the batch up instead.
+    """Add a message to its atomic batch. Return False, with the reason in r, when it has given the batch up instead.
     """
     cdef const Slice *word = &m.h.values[H_BATCH_COMMIT]
     if has_header(&m.h, H_BATCH_COMMIT) and not at_end and not is_text(word.p, word.n, b"1"):
@@ -287,7 +287,7 @@ cdef Outcome commit_batch(StreamCore s, Local *local, AtomicBatch *b, const Inbo
     if check_batch(s, local, b, &r) and make_entries(s, local, b, commit, &r):
         return s.log.propose(s, local, &b.first.entry)
     # here, because r may borrow text from the staged messages
-    tell_refused(s, local, commit.trace, &commit.reply, &r, TOLD, 0)
+    answer_refused(s, local, commit.trace, &commit.reply, &r, ANSWER, 0)
     return MSG_REFUSED
 
 
@@ -316,7 +316,7 @@ cdef bint make_entries(
 # -- after a start -----------------------------------------------------------------------------------------------------
 
 cdef bint is_part(StreamCore s, uint64_t seq, const Slice *id, uint64_t batch_seq) noexcept nogil:
-    """Is the message at `seq` the batch_seq-th of the atomic batch `id`, and not the committing one?"""
+    """Return whether the message at `seq` is the batch_seq-th of the atomic batch `id`, and not the committing one."""
     cdef MsgHeaders h
     cdef StoreMsg sm
     cdef uint64_t found

@@ -8,7 +8,7 @@ from gnats.jetstream.state.batchtable cimport BatchTable, OpenBatch, batch_add
 from gnats.jetstream.state.streamcore cimport BATCH_ABANDONED, StreamCore
 
 cdef enum:
-    MAX_UNTOLD = 1024    # advisories of a stream that wait for the control loop; further ones are dropped
+    MAX_ADVISORIES = 1024    # advisories of a stream that wait for the control loop; further ones are dropped
 
 
 cdef OpenBatch *open_batch(
@@ -29,7 +29,7 @@ cdef OpenBatch *open_batch(
 
 
 cdef void advise_abandoned(StreamCore s, AbandonReason why, const char *id, size_t n) noexcept nogil:
-    if add32(&s.untold, 1) >= MAX_UNTOLD:
-        add32(&s.untold, <uint32_t> -1)
+    if add32(&s.advisories, 1) >= MAX_ADVISORIES:
+        add32(&s.advisories, <uint32_t> -1)
         return
     s.client.inbox.post_jetstream(<void *> s, BATCH_ABANDONED, why, id, n)

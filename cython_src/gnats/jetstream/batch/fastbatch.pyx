@@ -25,13 +25,13 @@ from gnats.jetstream.publish.puback cimport (
     send_batch_ack,
 )
 from gnats.jetstream.publish.refusal cimport (
-    TOLD,
-    TOLD_ALWAYS,
-    TOLD_IN_FLOW,
+    ANSWER,
+    ANSWER_ALWAYS,
+    ANSWER_IN_FLOW,
     Refusal,
+    answer_refused,
     refuse,
     refuse_without_memory,
-    tell_refused,
 )
 from gnats.jetstream.state.batchtable cimport MAX_BATCH_ID, OpenBatch, batch_find, batch_remove, batch_touch
 from gnats.jetstream.state.entry cimport (
@@ -158,7 +158,7 @@ cdef void send_gap(StreamCore s, Local *local, const Slice *reply, uint64_t expe
 
 
 cdef bint check_flow(StreamCore s, Local *local, const Slice *reply, FastBatch *b) noexcept nogil:
-    """When an acknowledgement is due, send flow control with a new rate. Returns whether it was sent."""
+    """When an acknowledgement is due, send flow control with a new rate. Return whether it was sent."""
     cdef uint64_t each = b.ack_messages
     cdef uint16_t most
     if b.pseq < b.fseq + each:
@@ -233,7 +233,7 @@ cdef Outcome process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, cons
             return process_fast(s, local, m, &p)
         outcome = MSG_REFUSED
     if outcome == MSG_REFUSED:
-        tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
+        answer_refused(s, local, m.trace, &m.reply, &r, ANSWER, 0)
     return outcome
 
 
@@ -266,7 +266,7 @@ cdef Outcome process_fast(StreamCore s, Local *local, Inbound *m, const FastPatt
     cdef Refusal r
     cdef FastBatch *b = find_batch(s, local, m, p, &r)
     if b == NULL:
-        tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
+        answer_refused(s, local, m.trace, &m.reply, &r, ANSWER, 0)
         return MSG_REFUSED
     if not b.commit:
         batch_touch(&s.fast_batches, &b.open, local.ps.now)
@@ -283,7 +283,7 @@ cdef Outcome process_fast(StreamCore s, Local *local, Inbound *m, const FastPatt
         return MSG_REFUSED
     b.pending += 1
     if not make_entry(s, local, m, OF_FAST, &e, &r):
-        tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
+        answer_refused(s, local, m.trace, &m.reply, &r, ANSWER, 0)
         return MSG_REFUSED
     if header_set(&m.h, H_EXPECTED_LAST_MSG_ID):
         e.expected_id = m.h.values[H_EXPECTED_LAST_MSG_ID]
@@ -308,8 +308,10 @@ cdef void process_ping(
 
 
 cdef bint follows(StreamCore s, Local *local, const Slice *reply, const FastPattern *p, FastBatch *b) noexcept nogil:
-    """Is this the next message of the fast batch, or one after an allowed gap? False: there is nothing to store; a gap
-    that is not allowed, or an eob, has committed the fast batch."""
+    """Return whether this is the next message of the fast batch, or one after an allowed gap.
+
+    False: there is nothing to store. A gap that is not allowed, or an eob, has committed the fast batch.
+    """
     cdef uint64_t before = b.lseq
     if p.seq != before + 1:
         send_gap(s, local, reply, before + 1, p.seq)
@@ -351,7 +353,7 @@ cdef bint check_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *
             return False
     else:
         # The only message of its fast batch gets the reply of a single message.
-        tell_refused(s, local, m.trace, &m.reply, &r, TOLD_ALWAYS if only else TOLD_IN_FLOW, p.seq)
+        answer_refused(s, local, m.trace, &m.reply, &r, ANSWER_ALWAYS if only else ANSWER_IN_FLOW, p.seq)
         if only:
             drop_fast_batch(s, &b.open)
             return False

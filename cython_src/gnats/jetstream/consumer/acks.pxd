@@ -27,13 +27,13 @@ cdef struct AckInfo:
 
 # Parse a reply subject. False when it is not one of a delivered message; info is zeroed then.
 cdef bint ack_reply_info(const char *subject, size_t n, AckInfo *info) noexcept nogil
-# Write the reply subject: prefix[:n] ("$JS.ACK.S.C") and the numbers. Returns its length, n + ACK_NUMBERS at most.
+# Write the reply subject: prefix[:n] ("$JS.ACK.S.C") and the numbers. Return its length, n + ACK_NUMBERS at most.
 cdef size_t ack_reply(char *out, const char *prefix, size_t n, const AckInfo *info) noexcept nogil
-# Parse a payload. Returns the kind; rest[0][:rest_n[0]] is the text behind the verb.
+# Parse a payload. Return the kind; rest[0][:rest_n[0]] is the text behind the verb.
 cdef int parse_ack(const char *p, size_t n, const char **rest, size_t *rest_n) noexcept nogil
 # Parse the delay, in ns, from the text behind a -NAK. False when it has none, or, with bad[0] set, an invalid one.
 cdef bint nak_delay(const char *p, size_t n, int64_t *delay, bint *bad) noexcept nogil
-# Cut blanks off both ends of p[:n[0]]. Returns the beginning, and sets n[0].
+# Cut blanks off both ends of p[:n[0]]. Return the beginning, and set n[0].
 cdef const char *trim(const char *p, size_t *n) noexcept nogil
-# Write a number in decimal. Returns a pointer behind its last digit.
+# Write a number in decimal. Return a pointer behind its last digit.
 cdef char *put_uint(char *out, uint64_t value) noexcept nogil

@@ -278,9 +278,9 @@ cdef class Consumer(ConsumerState):
         while wr != NULL:
             outq_ended(&self.out, wr.reply, wr.reply_n, b"409 Server Shutdown", wr.n, wr.b)
             wr = wr.next
-        told = self.waiting.n != 0
+        answered = self.waiting.n != 0
         pthread_mutex_unlock(&self.lock)
-        if told:
+        if answered:
             wake_now(self)
 
     def forget_unneeded(self) -> None:
@@ -357,7 +357,7 @@ cdef class Consumer(ConsumerState):
         return bool(self.active and not self.closed)
 
     def unpin(self) -> bool:
-        """Take the pin from its client. Returns whether a client had it."""
+        """Take the pin from its client. Return whether a client had it."""
         cdef bint had
         pthread_mutex_lock(&self.lock)
         had = self.pin.held
@@ -367,7 +367,7 @@ cdef class Consumer(ConsumerState):
         return had
 
     def reset(self, uint64_t seq=0) -> int:
-        """Begin anew at stream sequence `seq`, or behind the ack floor for 0. Returns the sequence.
+        """Begin anew at stream sequence `seq`, or behind the ack floor for 0. Return the sequence.
 
         Raises ResetError when the deliver policy does not allow it.
         """

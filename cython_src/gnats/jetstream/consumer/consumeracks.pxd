@@ -15,7 +15,7 @@ cdef bint on_flow_control(void *ctx, const Message *m, const Subscription *s) no
 
 # -- lock held --
 
-# Terminate a message that was removed from the stream. Sets signal[0] when max_ack_pending held deliveries back until
+# Terminate a message that was removed from the stream. Set signal[0] when max_ack_pending held deliveries back until
 # now.
 cdef void process_deleted(ConsumerState o, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall,
                           bint *signal) noexcept nogil

@@ -105,7 +105,7 @@ cdef void process_ack(
         answer = process_term(
             o, info.sseq, info.dseq, info.dc, wall, rest, min(rest_n, <size_t> REASON_ROOM), &acked, &signal)
     pthread_mutex_unlock(&o.lock)
-    tell_stream(o, ps, &acked)
+    release_acked(o, ps, &acked)
     if what == ACK_NEXT:
         process_next_msg_request(o, ps, reply.p, reply.n, rest, rest_n)
     if answer and reply.n:
@@ -114,7 +114,7 @@ cdef void process_ack(
         wake(o, ps)
 
 
-cdef void tell_stream(ConsumerState o, PollState *ps, Acked *acked) noexcept nogil:
+cdef void release_acked(ConsumerState o, PollState *ps, Acked *acked) noexcept nogil:
     """Let the stream remove the messages, and free `acked`. No lock is held."""
     cdef size_t i
     for i in range(acked.n):
@@ -131,7 +131,7 @@ cdef bint process_ack_msg(
     NULL: not a client's ack, not sampled. acked: NULL when the stream has no message to remove."""
     cdef const DeliveredMsg *e
     cdef ConsumerOutcome outcome
-    cdef bint tell = o.cfg.retention != LIMITS_POLICY
+    cdef bint removes = o.cfg.retention != LIMITS_POLICY
     cdef bint full = o.cfg.max_ack_pending and o.pending.n >= o.cfg.max_ack_pending
     cdef bint beyond
     if sseq >= o.sseq and (not o.cfg.flow_control or o.cfg.ack_policy == POLICY_ALL):
@@ -142,8 +142,8 @@ cdef bint process_ack_msg(
             notify(o, CONSUMER_ACK_BEYOND, sseq, dseq, dc, 0, NULL, 0)
         return False
     if o.cfg.ack_policy == POLICY_NONE:
-        return tell
-    if not tell:
+        return removes
+    if not removes:
         acked = NULL
     if o.cfg.ack_policy == POLICY_EXPLICIT:
         e = pending_find(&o.pending, sseq)
@@ -253,5 +253,5 @@ cdef void process_flow_control(ConsumerState o, const Message *m) noexcept nogil
                 o, NULL, <uint64_t> stream_seq, <uint64_t> max(consumer_seq, <int64_t> 0), 1, realtime_ns(), &acked,
                 &signal)
     pthread_mutex_unlock(&o.lock)
-    tell_stream(o, m.ps, &acked)
+    release_acked(o, m.ps, &acked)
     wake(o, m.ps)

@@ -154,7 +154,7 @@ cdef void run(ConsumerState o, PollState *ps) noexcept nogil:
 # -- gathering ---------------------------------------------------------------------------------------------------------
 
 cdef bint may_deliver(ConsumerState o, int64_t wall) noexcept nogil:
-    """Is the consumer not paused, and has it a subscriber with room, or a request?"""
+    """Return whether the consumer is not paused, and has a subscriber with room, or a request."""
     if o.cfg.pause_until > wall:
         return False
     if o.cfg.push:
@@ -299,7 +299,7 @@ cdef bint look_ahead(ConsumerState o, PollState *ps, Lookahead *a, uint64_t most
 
 
 cdef bint held_back(ConsumerState o, PollState *ps, const StoreMsg *sm) noexcept nogil:
-    """Do the rate limit or the replay hold the message back? Set held_until."""
+    """Return whether the rate limit or the replay hold the message back. If so, set held_until."""
     cdef int64_t wait = pace_wait(&o.pace, ps.now, o.cfg.rate, o.cfg.burst, sm.ts, o.held_until != 0)
     o.held_until = time_after(ps.now, wait) if wait else 0
     return wait != 0
@@ -431,7 +431,7 @@ cdef bint deliver_msg(
 
 
 cdef void batch_completed(ConsumerState o, WaitingRequest *wr, int64_t n, int64_t bytes) noexcept nogil:
-    """Tell a request that it has all its messages before its limit of bytes."""
+    """Send a request the status that it has all its messages before its limit of bytes."""
     cdef char[96] fields
     snprintf(
         fields, 96, b"Nats-Pending-Messages: %lld\r\nNats-Pending-Bytes: %lld\r\n", <long long> n,
@@ -457,7 +457,7 @@ cdef void note_delivery(ConsumerState o, PollState *ps, const StoreMsg *sm, int6
 
 
 cdef inline bint awaits_flow_control(ConsumerState o) noexcept nogil:
-    """Does nothing but an answer to flow control let the consumer deliver more?"""
+    """Return whether only an answer to flow control lets the consumer deliver more."""
     return (
         o.cfg.ack_policy == POLICY_FLOW_CONTROL and o.cfg.max_ack_pending != 0
         and o.pending.n >= o.cfg.max_ack_pending)
@@ -502,7 +502,7 @@ cdef void send_all(ConsumerState o, PollState *ps, OutQ *q, bint done) noexcept 
 
 
 cdef void did_not_deliver(ConsumerState o, PollState *ps, uint64_t sseq, const char *dest, size_t n) noexcept nogil:
-    """Take a delivery back: the message that was sent to `dest` found no subscriber."""
+    """Take a delivery back whose message found no subscriber of `dest`."""
     cdef WaitingRequest *wr = o.waiting.head
     cdef DeliveredMsg *e
     propose_of(o, OP_RETURNED, sseq)

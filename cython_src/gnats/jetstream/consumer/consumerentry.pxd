@@ -1,15 +1,15 @@
 """An entry of a consumer's log: one change of the consumer's stored state, checked and ready to be applied.
 
-The stored state is what a consumer goes on from after a restart: `delivered` and `floor`, and of each message in
-`pending` its sequences, its redeliveries, and since when its acknowledgement is waited for. A consumer checks, makes an
-entry, and lets its log apply it. Applying the entry needs nothing else: no poller, no client, no clock.
+A consumer goes on from its stored state after a restart: `delivered` and `floor`, and for each message in `pending` its
+sequences, its redeliveries, and the time at which its ack wait began. A consumer checks a change, makes an entry of it,
+and lets its log apply the entry. Applying the entry needs nothing else: no poller, no client, no clock.
 """
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 cdef enum ConsumerOp:
     OP_DELIVERED     # a message was delivered; above max_deliver: it is not pending any more (updateDelivered)
     OP_WAITS         # the ack wait of a pending message begins anew (updateDelivered)
-    OP_RETURNED      # the last delivery of a message reached nobody, and does not count (decDeliveryCount)
+    OP_RETURNED      # the last delivery of a message found no subscriber, and does not count (decDeliveryCount)
     OP_ACKED         # a message was acknowledged (updateAcks)
     OP_FORGOTTEN     # a delivered message is gone; the ack floor stays
     OP_MOVED         # the last delivery and the ack floor are others

@@ -13,7 +13,8 @@ from gnats.store.format.codec cimport ConsumerSnapshot
 cdef ConsumerLog local_consumer_log
 
 
-# Apply an entry to the stored state. acked: gets the sequences that an OP_ACKED acknowledges; NULL: nobody wants them.
+# Apply an entry to the stored state. acked: gets the sequences that an OP_ACKED acknowledges; NULL: the caller does not
+# need them.
 cdef ConsumerOutcome store_consumer_entry(ConsumerState o, const ConsumerEntry *e, Acked *acked) noexcept nogil
 # Copy the stored state, for the caller to encode and free. False when out of memory.
 cdef bint snapshot_state(ConsumerState o, ConsumerSnapshot *snap) noexcept nogil

@@ -186,7 +186,7 @@ cdef bint group_allowed(
 # -- the next request --------------------------------------------------------------------------------------------------
 
 cdef bint request_has_interest(ConsumerState o, WaitingRequest *wr) noexcept nogil:
-    """Has the request's reply subject a subscriber?"""
+    """Return whether the request's reply subject has a subscriber."""
     cdef uint64_t generation
     if goes_on_from_text(wr.reply, wr.reply_n, REPLY_PREFIX):
         return requester_listens(o, wr)
@@ -200,7 +200,7 @@ cdef bint request_has_interest(ConsumerState o, WaitingRequest *wr) noexcept nog
 
 
 cdef bint requester_listens(ConsumerState o, const WaitingRequest *wr) noexcept nogil:
-    """Has the original reply subject of a request that came through a service import a subscriber?"""
+    """Return whether the original reply subject of a request through a service import has a subscriber."""
     cdef char[SUBJECT_ROOM] one, other
     cdef char *subject = one
     cdef char *to = other
@@ -274,8 +274,8 @@ cdef WaitingRequest *next_waiting(ConsumerState o, PollState *ps, size_t size, i
 cdef bint may_be_served(
     ConsumerState o, PollState *ps, WaitingRequest *wr, int64_t npc, bint *removed, bint *assigned
 ) noexcept nogil:
-    """Do the pin, or the request's overflow thresholds, let it have the next message? Set removed[0] when this ends the
-    request, assigned[0] when it gives it a new pin."""
+    """Return whether the pin, or the request's overflow thresholds, let it have the next message. Set removed[0] when
+    this ends the request, assigned[0] when this gives the request a new pin."""
     if o.cfg.priority_policy == PRIORITY_PINNED:
         if not o.pin.held and (not wr.has_group or wr.id_n == 0):
             assign_new_pin(o, ps, wr)

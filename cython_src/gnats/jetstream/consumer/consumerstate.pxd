@@ -177,7 +177,7 @@ cdef class ConsumerState(ConsumerBase):
 cdef bint select_starting_seq(ConsumerState o, int policy, uint64_t start_seq, int64_t start_time) noexcept nogil
 # ConsumerType.stored.
 cdef bint on_stored(ConsumerBase base, uint64_t seq) noexcept nogil
-# Count the messages to be delivered anew. The lock is held, the store's is not.
+# Count anew the messages that are still to be delivered. The lock is held, the store's is not.
 cdef void stream_num_pending(ConsumerState o) noexcept nogil
 
 # -- propose an entry to the log; the lock is held --
@@ -211,17 +211,17 @@ cdef void on_kick(ConsumerBase base) noexcept nogil
 
 
 cdef inline int64_t num_pending(ConsumerState o) noexcept nogil:
-    """Messages still to be delivered. The store's lock is held."""
+    """Return the number of messages still to be delivered. The store's lock is held."""
     return o.npc if o.npc > 0 else 0
 
 
 cdef inline bint has_ack_wait(ConsumerState o) noexcept nogil:
-    """Are messages delivered again when no acknowledgement comes?"""
+    """Return whether messages are delivered again when no acknowledgement comes."""
     return o.cfg.ack_wait != 0 or o.cfg.nbackoff != 0
 
 
 cdef inline int64_t wait_of(ConsumerState o, int64_t rdc) noexcept nogil:
-    """The ack wait, ns, of a message with `rdc` redeliveries."""
+    """Return the ack wait, ns, of a message with `rdc` redeliveries."""
     if o.cfg.nbackoff == 0:
         return o.cfg.ack_wait
     if rdc < 0:

@@ -199,7 +199,7 @@ cdef ConsumerOutcome propose_position(ConsumerState o, int op) noexcept nogil:
 # -- events ------------------------------------------------------------------------------------------------------------
 
 cdef inline bint is_advice(int what) noexcept nogil:
-    """Does the control plane only report the event? It may then be dropped."""
+    """Return whether the control plane only reports the event, which may then be dropped."""
     return (
         CONSUMER_ACKED <= what <= CONSUMER_MAX_DELIVERIES or what == CONSUMER_BAD_NAK or what == CONSUMER_ACK_BEYOND)
 

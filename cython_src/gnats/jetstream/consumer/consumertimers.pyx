@@ -54,7 +54,7 @@ cdef void timers_due(ConsumerState o, PollState *ps, int64_t wall) noexcept nogi
 
 
 cdef inline int64_t earlier(int64_t a, int64_t b) noexcept nogil:
-    """The earlier of two deadlines, where 0 is none."""
+    """Return the earlier of two deadlines, where 0 is none."""
     return b if a == 0 or (b and b < a) else a
 
 
@@ -85,7 +85,7 @@ cdef void send_flow_control(ConsumerState o, PollState *ps) noexcept nogil:
 # -- interest and inactivity -------------------------------------------------------------------------------------------
 
 cdef bint listened_to(ConsumerState o) noexcept nogil:
-    """Has the deliver subject a subscriber?"""
+    """Return whether the deliver subject has a subscriber."""
     if o.failed:
         # A message has found no subscriber although interest was reported: match the deliver subject itself.
         o.failed = False

@@ -1,7 +1,7 @@
 """The flow control of a push consumer: how many bytes are under way to its client (consumer.go).
 
-The consumer asks the client to answer a request when half of the bytes that may be under way are. An answer takes the
-bytes before the request off, and doubles the window. The consumer's lock is held.
+The consumer sends the client a request when half of the window, the bytes that may be under way, is used. The answer
+takes the bytes before the request off the bytes under way, and doubles the window. The consumer's lock is held.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t
@@ -24,8 +24,8 @@ cdef bint flow_init(FlowControl *f, const char *prefix, size_t n) noexcept nogil
 # Let only so many bytes be under way from now on, beginning with a small window.
 cdef void flow_start(FlowControl *f) noexcept nogil
 cdef void flow_free(FlowControl *f) noexcept nogil
-# Is a request due after a delivery of `size` bytes? full: no more messages may be delivered without acknowledgements,
-# which the answer brings.
+# Return whether a request is due after a delivery of `size` bytes. full: no more messages may be delivered before the
+# answer acknowledges some.
 cdef bint need_flow_control(FlowControl *f, int64_t size, bint full) noexcept nogil
 # Begin a request: set fcid (the part of sendFlowControl without the message).
 cdef void flow_request(FlowControl *f, PollState *ps) noexcept nogil
@@ -34,5 +34,5 @@ cdef bint flow_answered(FlowControl *f, const Slice *subject) noexcept nogil
 
 
 cdef inline bint is_stalled(const FlowControl *f) noexcept nogil:
-    """Are as many bytes under way as may be?"""
+    """Return whether the window is used up."""
     return f.maxpb > 0 and f.pbytes > f.maxpb

@@ -1,4 +1,4 @@
-"""What holds a consumer's next message back: its rate limit, and the original intervals of a replay (consumer.go).
+"""Hold a consumer's next message back for its rate limit, or for the original intervals of a replay (consumer.go).
 
 The consumer's lock is held.
 """
@@ -19,8 +19,8 @@ cdef struct Pace:
 cdef inline int64_t pace_wait(
     Pace *p, int64_t now, double rate, double burst, int64_t ts, bint waited
 ) noexcept nogil:
-    """How long to hold back a message that was stored at `ts`, in ns. rate: bytes a second, 0: no limit. waited: it has
-    been held back for the replay."""
+    """Return for how many ns to hold back a message that was stored at `ts`. rate: bytes a second, 0: no limit. waited:
+    the message has been held back for the replay."""
     cdef int64_t wait = 0, since
     if rate > 0:
         if now > p.tokens_at:

@@ -49,22 +49,22 @@ cdef struct Pending:
 # Make room for one more entry. False when out of memory. The functions below need no memory: call it before one that
 # may add an entry.
 cdef bint pending_reserve(Pending *p) noexcept nogil
-# Free and empty it; it can be used again.
+# Free the memory and empty the struct; it can be used again.
 cdef void pending_free(Pending *p) noexcept nogil
-# The entry of a sequence, or NULL.
+# Return the entry of a sequence, or NULL.
 cdef DeliveredMsg *pending_find(const Pending *p, uint64_t seq) noexcept nogil
 # Add an entry for a sequence that has none. It stays only if it is used: call a function that tracks, queues or counts.
 cdef DeliveredMsg *pending_add(Pending *p, uint64_t seq) noexcept nogil
 # Note a delivery: make a message pending, or update a pending one, which keeps its dseq.
 cdef void pending_track(Pending *p, DeliveredMsg *e, uint64_t dseq, int64_t ts, int64_t deadline) noexcept nogil
-# Make the message no longer pending. Frees the entry unless it is queued or has an rdc.
+# Make the message no longer pending. Free the entry unless it is queued or has an rdc.
 cdef void pending_untrack(Pending *p, DeliveredMsg *e) noexcept nogil
 cdef void pending_set_deadline(Pending *p, DeliveredMsg *e, int64_t deadline) noexcept nogil
 # Remove and free the entry, whatever its state.
 cdef void pending_forget(Pending *p, DeliveredMsg *e) noexcept nogil
-# The redeliveries of a sequence, 0 for an unknown one.
+# Return the redeliveries of a sequence, 0 for an unknown one.
 cdef int64_t pending_rdc(const Pending *p, uint64_t seq) noexcept nogil
-# Set the redeliveries of a message. Frees the entry when it has no more use.
+# Set the redeliveries of a message. Free the entry when it has no more use.
 cdef void pending_set_rdc(Pending *p, DeliveredMsg *e, int64_t rdc) noexcept nogil
 # Add a sequence to the end of the redelivery queue, unless it is queued.
 cdef void pending_enqueue(Pending *p, uint64_t seq) noexcept nogil

@@ -274,7 +274,7 @@ cdef uint64_t pending_pop(Pending *p) noexcept nogil:
 # -- for tests ---------------------------------------------------------------------------------------------------------
 
 cdef class PendingTable:
-    """The structure by itself."""
+    """A Pending alone, for tests."""
     cdef Pending p
 
     def __dealloc__(self):
@@ -288,59 +288,59 @@ cdef class PendingTable:
         return e if e != NULL else pending_add(&self.p, seq)
 
     def track(self, uint64_t seq, uint64_t dseq, int64_t ts, int64_t deadline) -> None:
-        """A delivery."""
+        """Note a delivery."""
         pending_track(&self.p, self.find_or_add(seq), dseq, ts, deadline)
 
     def untrack(self, uint64_t seq) -> None:
-        """No longer pending, if it was."""
+        """Make a message no longer pending, if it was."""
         cdef DeliveredMsg *e = pending_find(&self.p, seq)
         if e != NULL:
             pending_untrack(&self.p, e)
 
     def set_deadline(self, uint64_t seq, int64_t deadline) -> None:
-        """Of a pending one."""
+        """Set the deadline of a pending message. Raises KeyError when it is not pending."""
         cdef DeliveredMsg *e = pending_find(&self.p, seq)
         if e == NULL or not e.flags & PENDING:
             raise KeyError(seq)
         pending_set_deadline(&self.p, e, deadline)
 
     def forget(self, uint64_t seq) -> None:
-        """Everything about it."""
+        """Remove all that is kept about a sequence."""
         cdef DeliveredMsg *e = pending_find(&self.p, seq)
         if e != NULL:
             pending_forget(&self.p, e)
 
     def rdc(self, uint64_t seq) -> int:
-        """Redeliveries."""
+        """Return the redeliveries of a sequence."""
         return pending_rdc(&self.p, seq)
 
     def set_rdc(self, uint64_t seq, int64_t rdc) -> None:
-        """Set the redeliveries."""
+        """Set the redeliveries of a sequence."""
         pending_set_rdc(&self.p, self.find_or_add(seq), rdc)
 
     def enqueue(self, uint64_t seq) -> None:
-        """To the end of the redelivery queue."""
+        """Add a sequence to the end of the redelivery queue."""
         if not pending_reserve(&self.p):
             raise MemoryError
         pending_enqueue(&self.p, seq)
 
     def dequeue(self, uint64_t seq) -> None:
-        """Out of the redelivery queue, if it is in it."""
+        """Take a sequence out of the redelivery queue, if it is in it."""
         cdef DeliveredMsg *e = pending_find(&self.p, seq)
         if e != NULL:
             pending_dequeue(&self.p, e)
 
     def pop(self) -> int:
-        """The first of the redelivery queue, 0 when it is empty."""
+        """Take the first sequence out of the redelivery queue; 0 when it is empty."""
         return pending_pop(&self.p)
 
     def earliest(self) -> int | None:
-        """The first deadline."""
+        """Return the first deadline, or None."""
         cdef DeliveredMsg *e = pending_earliest(&self.p)
         return e.deadline if e != NULL else None
 
     def state(self) -> tuple[list, list, int]:
-        """[(seq, dseq, ts, deadline)] in order, the redelivery queue, and how many have an rdc."""
+        """Return [(seq, dseq, ts, deadline)] in order, the redelivery queue, and the number of entries with an rdc."""
         cdef list pending = []
         cdef list queue = []
         cdef DeliveredMsg *e = pending_first(&self.p)

@@ -27,5 +27,5 @@ cdef void set_pinned_timer(Pin *pin, int64_t now, int64_t ttl) noexcept nogil
 
 
 cdef inline bint has_pin(const Pin *pin, const char *id, size_t n) noexcept nogil:
-    """Does a client that sends this id have the pin?"""
+    """Return whether a client that sends this id has the pin."""
     return pin.held and n == PIN_N and memcmp(id, pin.id, PIN_N) == 0

@@ -9,12 +9,12 @@ from gnats.jetstream.consumer.pending cimport DeliveredMsg
 
 # Raise the ack floors after a message, no longer pending, was acknowledged.
 cdef void move_ack_floor(ConsumerState o, uint64_t dseq, uint64_t sseq) noexcept nogil
-# Deliver a pending message no more, because its dc-th delivery would be one too many. It is not pending any more, but
+# Stop delivering a pending message, because its dc-th delivery would be one too many. It is not pending any more, but
 # stays in the stream.
 cdef void give_up(ConsumerState o, const DeliveredMsg *e, uint64_t dc, int64_t wall) noexcept nogil
 # Queue the messages whose ack wait is over for redelivery. True when the redelivery queue is not empty.
 cdef bint check_pending(ConsumerState o, int64_t wall) noexcept nogil
-# When an ack wait ends that begins at `start`, ns since 1970; at least MIN_WAIT later.
+# Return when an ack wait ends that begins at `start`, ns since 1970; at least MIN_WAIT later.
 cdef int64_t next_deadline(ConsumerState o, int64_t start, const DeliveredMsg *e) noexcept nogil
 # Queue all pending messages for redelivery, for a new deliver subject.
 cdef void force_expire_pending(ConsumerState o, int64_t wall) noexcept nogil

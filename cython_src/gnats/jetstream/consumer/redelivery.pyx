@@ -46,7 +46,7 @@ cdef void move_ack_floor(ConsumerState o, uint64_t dseq, uint64_t sseq) noexcept
 
 
 cdef bint has_max_deliveries(ConsumerState o, const DeliveredMsg *e, int64_t wall) noexcept nogil:
-    """Has a pending message had max_deliver deliveries? If so, it is not pending any more."""
+    """Return whether a pending message has had max_deliver deliveries. If so, it is not pending any more."""
     cdef uint64_t dc = <uint64_t> e.rdc if e.rdc > 0 else 1
     if o.cfg.max_deliver == 0 or dc < o.cfg.max_deliver:
         return False

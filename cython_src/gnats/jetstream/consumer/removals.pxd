@@ -1,4 +1,4 @@
-"""Note which of its messages a consumer's stream has removed, and which it may remove (consumer.go).
+"""Note which messages a consumer's stream has removed, and find out which it may remove (consumer.go).
 
 These are functions of the consumer's ConsumerType; see there.
 """

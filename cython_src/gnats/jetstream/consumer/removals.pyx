@@ -97,7 +97,7 @@ cdef void purged(
 
 
 cdef bint is_equal_or_subset_match(ConsumerState o, const char *subject, uint32_t n) noexcept nogil:
-    """Does the subject, which may have wildcards, cover all of the filters? False without a filter."""
+    """Return whether the subject, which may have wildcards, covers all of the filters. False without a filter."""
     cdef uint32_t i
     if o.filter == NULL:
         return False

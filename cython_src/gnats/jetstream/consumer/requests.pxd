@@ -68,9 +68,9 @@ cdef struct WaitQueue:
     int64_t due                 # no request expires and no heartbeat is due before, monotonic ns; 0: never
 
 
-# Parse the payload msg[:n] of a pull request; `out` points into it. Returns REQUEST_OK or an error, see above.
+# Parse the payload msg[:n] of a pull request; `out` points into it. Return REQUEST_OK or an error, see above.
 cdef int next_request(const char *msg, size_t n, NextRequest *out, JsonError *err) noexcept nogil
-# When the next heartbeat is due, monotonic ns.
+# Return when the next heartbeat is due, monotonic ns.
 cdef int64_t heartbeat_after(int64_t now, int64_t interval) noexcept nogil
 
 # Make a request, to be freed by free() unless it is in a queue. now: monotonic ns. NULL when out of memory.

@@ -170,7 +170,7 @@ cdef void link_out(WaitQueue *q, WaitingRequest *wr) noexcept nogil:
 
 
 cdef inline void leave(WaitQueue *q, WaitingRequest *wr) noexcept nogil:
-    """For good."""
+    """Take a request out of the queue for good."""
     link_out(q, wr)
     if q.head == NULL:
         q.due = 0
@@ -293,7 +293,7 @@ cdef class RequestQueue:
 
     @property
     def due(self) -> int:
-        """When something is due, or before; 0: nothing is."""
+        """Return when something is due, or an earlier time; 0: nothing is due."""
         return self.q.due
 
     def cycle(self) -> None:
@@ -301,7 +301,7 @@ cdef class RequestQueue:
         waitq_cycle(&self.q)
 
     def remove(self, bytes reply not None) -> None:
-        """The first request with this reply."""
+        """Return the first request with this reply."""
         cdef WaitingRequest *wr = self.q.head
         while wr != NULL:
             if PyBytes_FromStringAndSize(wr.reply, wr.reply_n) == reply:
@@ -311,7 +311,7 @@ cdef class RequestQueue:
         raise KeyError(reply)
 
     def list(self) -> list:
-        """[(reply, messages still to come)], and that the links say the same from behind, and the sum."""
+        """Return [(reply, messages still to come)]; check the links from behind, and the sum."""
         cdef list out = []
         cdef list back = []
         cdef WaitingRequest *wr = self.q.head

@@ -21,7 +21,7 @@ cdef inline void skip_free(SkipList *s) noexcept nogil:
 
 
 cdef inline bint has_skips(const SkipList *s) noexcept nogil:
-    """Does the first round go on?"""
+    """Return whether the first round goes on."""
     return s.at < s.n
 
 

@@ -195,7 +195,7 @@ cdef class BackupWriter:
         return -n
 
     cdef int gather(self) noexcept nogil:
-        # Look up the next messages of one block, to be copied without the lock. Returns their number, or -StoreError.
+        # Look up the next messages of one block, to be copied without the lock. Return their number, or -StoreError.
         cdef StoreMsg *msg
         cdef size_t bytes = 0
         cdef int n = 0, code = STORE_OK
@@ -348,7 +348,7 @@ cdef class BackupReader:
         return found
 
     cdef int whole(self, Entry *e) noexcept nogil:
-        # Read the rest of an entry, after next_entry(). Returns 1, MORE or an error.
+        # Read the rest of an entry, after next_entry(). Return 1, MORE or an error.
         cdef size_t name_at = e.name - (self.plain.p + self.plain.at)
         cdef int code = self.need(e.head + e.hdr_n + e.payload_n)
         if code == END:
@@ -447,7 +447,7 @@ cdef class BackupReader:
         return code
 
     cdef int next_entry(self, Entry *e) noexcept nogil:
-        # Read the head of the next entry without consuming it. Returns 1, MORE or an error.
+        # Read the head of the next entry without consuming it. Return 1, MORE or an error.
         cdef const uint8_t *p
         cdef const uint8_t *end
         cdef bint ended = False
@@ -475,7 +475,7 @@ cdef class BackupReader:
                 return code
 
     cdef int need(self, size_t n) noexcept nogil:
-        # Decompress until n bytes are in `plain`. Returns 1, MORE, END (the input ended before) or an error.
+        # Decompress until n bytes are in `plain`. Return 1, MORE, END (the input ended before) or an error.
         cdef int code
         while self.plain.n - self.plain.at < n:
             code = self.decode()
@@ -484,7 +484,7 @@ cdef class BackupReader:
         return 1
 
     cdef int decode(self) noexcept nogil:
-        # Decompress the next chunk. Returns 1, MORE, END or an error.
+        # Decompress the next chunk. Return 1, MORE, END or an error.
         cdef const uint8_t *p = self.source.p + self.source.at
         cdef size_t n = self.source.n - self.source.at
         cdef size_t length

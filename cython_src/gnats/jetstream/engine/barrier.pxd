@@ -99,9 +99,9 @@ cdef class StreamBase:
     cdef uint64_t refs             # how often Locals' `dirty` lists and SyncBatches name it; atomic
     cdef uint8_t in_dirty[MAX_POLLERS]    # by poller: Local.dirty names it; each element is its poller's
 
-    # Write what the store has buffered. Returns 0, or -errno: then the stream has failed. No lock is held.
+    # Write what the store has buffered. Return 0, or -errno: then the stream has failed. No lock is held.
     cdef int flush(self) noexcept nogil
-    # fdatasync what is written. Returns the same. Called by the sync thread; no lock is held.
+    # fdatasync what is written. Return the same. Called by the sync thread; no lock is held.
     cdef int sync(self) noexcept nogil
 
 
@@ -116,8 +116,10 @@ cdef inline Local *local_of(PollState *ps) noexcept nogil:
 # -- under the stream's lock --
 
 cdef inline uint64_t last_visible(StreamBase s) noexcept nogil:
-    """The last sequence that consumers may see. While `syncs`, it is one that no crash can take back. A stream that
-    has failed may never sync its last messages, so it shows all of them."""
+    """Return the last sequence that consumers may see. While `syncs`, it is one that no crash can take back.
+
+    A stream that has failed may never sync its last messages, so it shows all of them.
+    """
     return s.barrier.synced if s.barrier.syncs and not stream_failed(s) else UINT64_MAX
 
 
@@ -130,7 +132,7 @@ cdef void barrier_synced(Barrier *b, uint64_t flushed) noexcept nogil
 
 # -- in a poller's own thread, within a batch --
 
-# The time of the batch: ns since 1970, read once.
+# Return the time of the batch: ns since 1970, read once.
 cdef int64_t batch_time(Local *local) noexcept nogil
 # Have the stream flushed at the end of the batch. False when out of memory.
 cdef bint mark_dirty(Local *local, StreamBase stream) noexcept nogil
@@ -160,7 +162,7 @@ cdef void local_free(Local *local) noexcept nogil
 
 cdef void commit_init(GroupCommit *g) noexcept nogil
 cdef void commit_free(GroupCommit *g) noexcept nogil
-# Start the sync thread. Returns 0 or an errno. Idempotent. The control loop.
+# Start the sync thread. Return 0 or an errno. Idempotent. The control loop.
 cdef int commit_start(GroupCommit *g) noexcept nogil
 # Sync what is queued, then end the thread. Idempotent. The control loop.
 cdef void commit_stop(GroupCommit *g) noexcept nogil

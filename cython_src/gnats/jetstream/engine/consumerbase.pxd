@@ -29,7 +29,7 @@ cdef struct ConsumerType:
     # removed many messages otherwise. No lock is held.
     void (*purged)(ConsumerBase o, uint64_t first, uint64_t last, const char *subject, uint32_t n,
                    uint64_t subject_first) noexcept nogil
-    # Does the consumer still need the message? For interest and work queue streams. No lock is held.
+    # Return whether the consumer still needs the message, for interest and work queue streams. No lock is held.
     bint (*need_ack)(ConsumerBase o, uint64_t seq, const char *subject, uint32_t n) noexcept nogil
 
 

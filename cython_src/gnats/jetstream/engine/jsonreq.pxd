@@ -53,17 +53,17 @@ cdef inline void json_field(JsonField *field, const char *name, int type) noexce
     field.type = <uint8_t> type
 
 
-# Parse text[:n], an object, into values[:nfields], which are cleared first. Returns JSON_OK, or an error described in
+# Parse text[:n], an object, into values[:nfields], which are cleared first. Return JSON_OK, or an error described in
 # `err`; after JSON_TYPE the members with right types are set.
 cdef int json_object(const char *text, size_t n, const JsonField *fields, size_t nfields, JsonValue *values,
                      JsonError *err) noexcept nogil
-# Write Go's text of the error, cut at JSON_ERROR_ROOM. Returns its length. `of`: the name of the struct in Go, or "".
+# Write Go's text of the error, cut at JSON_ERROR_ROOM. Return its length. `of`: the name of the struct in Go, or "".
 cdef size_t json_error_text(const JsonError *err, const char *of, char *out) noexcept nogil
 # Get the next string of a JSON_STRINGS value into item[0], between the quotes. False at the end. at[0] starts at 0.
 cdef bint json_next(const JsonValue *strings, size_t *at, JsonValue *item) noexcept nogil
-# Get the next member of text[:n], an object. Returns JSON_MORE with a member, JSON_OK at the end, or JSON_SYNTAX for
+# Get the next member of text[:n], an object. Return JSON_MORE with a member, JSON_OK at the end, or JSON_SYNTAX for
 # anything but an object. key.p[:n] and a string value are between the quotes; another value is complete. value.i is the
 # value's first character; value.set is 0 for null. at[0] starts at 0.
 cdef int json_member(const char *text, size_t n, size_t *at, JsonValue *key, JsonValue *value) noexcept nogil
-# Unescape the text between quotes. Returns the number of bytes, 3 * n at most. Bytes that are not UTF-8 become U+FFFD.
+# Unescape the text between quotes. Return the number of bytes, 3 * n at most. Bytes that are not UTF-8 become U+FFFD.
 cdef size_t json_unescape(const char *p, size_t n, char *out) noexcept nogil

@@ -33,7 +33,7 @@ cdef struct WorkList:
     int64_t spent           # ns of that batch spent on work in place
 
 
-# May a first slice be done in place, within this batch? Report the time that it took with work_took().
+# Return whether a first slice may be done in place, within this batch. Report the time that it took with work_took().
 cdef bint work_in_place(WorkList *list, PollState *ps) noexcept nogil
 cdef void work_took(WorkList *list, int64_t ns) noexcept nogil
 # Queue work. False when `causer`, a client of the server itself, has asked for too much; the caller then keeps `w`.

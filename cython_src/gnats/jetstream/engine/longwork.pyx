@@ -1,4 +1,4 @@
-"""Long work, done in slices; see turns.pxd."""
+"""Long work, done in slices; see longwork.pxd."""
 from libc.stdint cimport int64_t
 
 from gnats.core.net.connection cimport Connection

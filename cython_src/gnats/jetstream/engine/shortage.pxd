@@ -1,4 +1,4 @@
-"""Say that there was no memory for a message."""
+"""Log that memory ran out for a message."""
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.net.pollstate cimport PollState
 

@@ -14,6 +14,6 @@ cdef inline void usage_add(Usage u, bint memory, int64_t n) noexcept nogil:
 
 
 cdef inline bint usage_exceeds(Usage u, bint memory, int64_t more) noexcept nogil:
-    """Would `more` bytes exceed the limit?"""
+    """Return whether `more` bytes would exceed the limit."""
     cdef int64_t most = loadi64(&u.max_memory) if memory else loadi64(&u.max_storage)
     return most >= 0 and (loadi64(&u.memory) if memory else loadi64(&u.storage)) + more > most

@@ -19,13 +19,13 @@ from gnats.jetstream.state.entry cimport Outcome
 from gnats.jetstream.state.streamcore cimport StreamCore
 
 
-# Check a message in no batch. Returns MSG_STORED when it may be stored; MSG_DUPLICATE when its id was stored with
+# Check a message in no batch. Return MSG_STORED when it may be stored; MSG_DUPLICATE when its id was stored with
 # sequence r.last, or is in flight (r.last 0); MSG_REFUSED with the reason in r; MSG_UNHEARD when the stream is not
 # open.
 cdef Outcome check_message(StreamCore s, Inbound *m, Refusal *r) noexcept nogil
 # Check a message in an atomic or a fast batch, behind check_admission(). The same, but for MSG_UNHEARD.
 cdef Outcome check_ahead(StreamCore s, Inbound *m, const InFlight *f, Refusal *r) noexcept nogil
-# The checks of a message in an atomic or a fast batch that come before the batch is looked up. Returns MSG_STORED,
+# The checks of a message in an atomic or a fast batch that come before the batch is looked up. Return MSG_STORED,
 # MSG_REFUSED with the reason in r, or MSG_UNHEARD.
 cdef Outcome check_admission(StreamCore s, const Inbound *m, Refusal *r) noexcept nogil
 # Refuse unless `id` is that of the stream's last message.

@@ -100,7 +100,7 @@ cdef inline bint check_header_size(const Inbound *m, Refusal *r) noexcept nogil:
 
 
 cdef inline bint check_size(const Inbound *m, size_t most, Refusal *r) noexcept nogil:
-    """Header and payload together are at most `most` bytes."""
+    """Refuse a message whose header and payload together have more than `most` bytes."""
     if m.hdr_n > most or m.n > most - m.hdr_n:
         return refuse(r, ERR_MESSAGE_EXCEEDS_MAXIMUM)
     return True
@@ -142,7 +142,7 @@ cdef bint check_source(const Inbound *m, Refusal *r) noexcept nogil:
 
 
 cdef bint check_expected_last(StreamCore s, const MsgHeaders *h, const InFlight *f, Refusal *r) noexcept nogil:
-    """Nats-Expected-Last-Sequence; not allowed with messages in flight."""
+    """Check Nats-Expected-Last-Sequence, which is not allowed with messages in flight."""
     cdef const Slice *value = &h.values[H_EXPECTED_LAST_SEQ]
     cdef uint64_t last = s.store.last_seq + number_in_flight(f)
     if not header_set(h, H_EXPECTED_LAST_SEQ):
@@ -153,7 +153,7 @@ cdef bint check_expected_last(StreamCore s, const MsgHeaders *h, const InFlight 
 
 
 cdef bint check_expected_of_subject(StreamCore s, const Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
-    """Nats-Expected-Last-Subject-Sequence, for the message's subject or the one that another header names."""
+    """Check Nats-Expected-Last-Subject-Sequence, for the message's subject or the one that another header names."""
     cdef const MsgHeaders *h = &m.h
     cdef const Slice *value = &h.values[H_EXPECTED_LAST_SUBJ_SEQ]
     cdef const Slice *subject = &m.subject
@@ -182,8 +182,8 @@ cdef bint check_last_id(StreamCore s, const Slice *id, Refusal *r) noexcept nogi
 
 
 cdef bint is_duplicate(StreamCore s, const Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
-    """Is the message's id remembered (r.last: its sequence) or in flight (r.last 0)? A mirror stores its origin's
-    messages whatever their ids."""
+    """Return whether the message's id is remembered (r.last: its sequence) or in flight (r.last 0). A mirror stores its
+    origin's messages whatever their ids."""
     cdef const Slice *id = &m.h.values[H_MSG_ID]
     if not header_set(&m.h, H_MSG_ID) or s.cfg.mirror:
         return False
@@ -224,7 +224,7 @@ cdef bint check_counter(StreamCore s, Inbound *m, const InFlight *f, Refusal *r)
 
 
 cdef bint check_limits(StreamCore s, const Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
-    """With discard new: would a limit of the store be exceeded once the messages in flight are stored?"""
+    """With discard new, refuse a message that would exceed a limit of the store once those in flight are stored."""
     # those of the store, which store_msg() applies: an update changes the stream's own settings at another moment
     cdef const StoreLimits *limits = &s.store.limits
     cdef size_t size

@@ -16,7 +16,7 @@ cdef struct Decimal:
 
 # Parse an optional sign and digits, as big.Int does; `out` borrows them. False for anything else.
 cdef bint read_decimal(const char *p, size_t n, Decimal *out) noexcept nogil
-# Write the sum in decimal to out, which has room for max(a.n, b.n) + 2 characters. Returns their number.
+# Write the sum in decimal to out, which has room for max(a.n, b.n) + 2 characters. Return their number.
 cdef size_t add_decimals(const Decimal *a, const Decimal *b, char *out) noexcept nogil
 
 cdef enum CounterError:
@@ -25,7 +25,7 @@ cdef enum CounterError:
     COUNTER_NO_MEMORY = 2    # or the last message cannot be read now
 
 # Make the payload of `m` the new value of its subject: {"val":"..."}, in memory that m owns; m.value is the number.
-# Adds to the subject's last message in flight, if there is one, else to the last stored. The lock is held.
+# Add to the subject's last message in flight, if there is one, else to the last stored. The lock is held.
 cdef CounterError add_increment(StreamCore s, Inbound *m, const InFlight *f) noexcept nogil
 # Check the increment of a publisher's message.
 cdef bint check_increment(StreamCore s, const Inbound *m, Refusal *r) noexcept nogil

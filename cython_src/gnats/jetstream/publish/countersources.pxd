@@ -31,12 +31,12 @@ cdef enum SourcesError:
     SOURCES_NO_MEMORY = -2
 
 
-# Parse p[:n], which must stay valid until sources_free(). Returns a SourcesError. Call sources_free() in any case.
+# Parse p[:n], which must stay valid until sources_free(). Return a SourcesError. Call sources_free() in any case.
 cdef int sources_read(CounterSources *s, const char *p, size_t n) noexcept nogil
 # Set a value. before: the old value, n 0 for none. False when out of memory.
 cdef bint sources_set(CounterSources *s, const Slice *stream, const Slice *subject, const Slice *value,
                       Slice *before) noexcept nogil
 cdef size_t sources_room(const CounterSources *s) noexcept nogil
-# Write the JSON, sources_room() bytes at most. Returns its length; 0 when there are no sources.
+# Write the JSON, sources_room() bytes at most. Return its length; 0 when there are no sources.
 cdef size_t sources_put(CounterSources *s, char *out) noexcept nogil
 cdef void sources_free(CounterSources *s) noexcept nogil

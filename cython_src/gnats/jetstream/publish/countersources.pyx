@@ -51,7 +51,7 @@ cdef SourceEntry *new_entry(CounterSources *s) noexcept nogil:
 
 
 cdef int read_stream(CounterSources *s, const Slice *stream, const JsonValue *value) noexcept nogil:
-    """Read the subjects of a stream. Returns a SourcesError."""
+    """Read the subjects of a stream. Return a SourcesError."""
     cdef JsonValue name, v
     cdef SourceEntry *e = new_entry(s)
     cdef size_t at = 0

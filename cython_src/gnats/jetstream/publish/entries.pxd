@@ -1,7 +1,7 @@
 """Make the entry that stores a checked message: the last step before the message is proposed to the stream's log.
 
-What depends on this server and on this moment is decided here, and written into the entry: the time, whether a consumer
-wants the message, its TTL, and whether the account has room for it.
+All that depends on this server and on this moment is decided here, and written into the entry: the time, whether a
+consumer wants the message, its TTL, and whether the account has room for it.
 """
 from gnats.jetstream.engine.barrier cimport Local
 from gnats.jetstream.publish.inbound cimport Inbound

@@ -68,7 +68,7 @@ cdef bint own_header(Inbound *m) noexcept nogil
 
 
 cdef inline size_t stored_size(StreamCore s, size_t subject_n, size_t hdr_n, size_t msg_n) noexcept nogil:
-    """Bytes that a message uses in the stream's store."""
+    """Return the bytes that a message uses in the stream's store."""
     return subject_n + hdr_n + msg_n + 16 if s.cfg.memory else record_size(subject_n, hdr_n, msg_n)
 
 

@@ -33,14 +33,14 @@ cdef struct InFlight:
 
 # Set the hashes of a staged message, after its subject was transformed.
 cdef void stage_hashes(Staged *staged) noexcept nogil
-# The number of messages in flight with a subject, and the last of them where `last` is not NULL (NULL for none).
+# Return the number of messages in flight with a subject. Get the last of them (NULL for none) where `last` is not NULL.
 # f may be NULL here and below.
 cdef uint64_t in_flight_of(const InFlight *f, const char *subject, size_t n, const Inbound **last) noexcept nogil
 cdef bint has_id_in_flight(const InFlight *f, const Slice *id) noexcept nogil
 
 
 cdef inline const InFlight *log_in_flight(StreamCore s) noexcept nogil:
-    """The messages that the stream's log has and has not stored yet; NULL: it stores at once."""
+    """Return the messages that the stream's log has and has not stored yet; NULL: it stores at once."""
     return <const InFlight *> s.in_flight
 
 

@@ -11,7 +11,7 @@ from gnats.jetstream.state.headers cimport H_MSG_ID, header_set
 
 
 cdef inline uint32_t hash_of_id(const Slice *id) noexcept nogil:
-    """The hash of a message id, never 0: Staged.id_hash has 0 for no id."""
+    """Return the hash of a message id, never 0: Staged.id_hash has 0 for no id."""
     return hash_bytes(id.p, id.n) | 1
 
 

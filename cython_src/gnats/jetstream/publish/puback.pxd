@@ -60,7 +60,7 @@ cdef void respond_error(StreamCore s, Local *local, const Slice *reply, int err_
                         size_t n) noexcept nogil
 # Reply that the message is stored with sequence `seq`.
 cdef void respond_ack(StreamCore s, Local *local, const Slice *reply, uint64_t seq) noexcept nogil
-# The same, with a counter's new value.
+# Reply the same, with a counter's new value.
 cdef void respond_counted(StreamCore s, Local *local, const Slice *reply, uint64_t seq,
                           const Slice *value) noexcept nogil
 # Reply that the message is a duplicate of the one with sequence `seq`.

@@ -31,10 +31,10 @@ cdef struct Refusal:
     uint64_t last            # a number for the text; for a duplicate: the sequence of the message with the same id
 
 
-cdef enum ToldAs:
-    TOLD = 0                 # reply unless the stream has no_ack
-    TOLD_ALWAYS = 1          # reply in any case
-    TOLD_IN_FLOW = 2         # reply in any case, in the form for a message of a fast batch
+cdef enum AnswerMode:
+    ANSWER = 0               # reply unless the stream has no_ack
+    ANSWER_ALWAYS = 1          # reply in any case
+    ANSWER_IN_FLOW = 2         # reply in any case, in the form for a message of a fast batch
 
 
 cdef inline bint refuse(Refusal *r, int err_code) noexcept nogil:
@@ -54,17 +54,17 @@ cdef inline bint refuse_with(Refusal *r, int err_code, const char *text, size_t 
 
 
 cdef inline bint refuse_text(Refusal *r, int err_code, const char *text) noexcept nogil:
-    """`text` is a literal."""
+    """Refuse with a literal text."""
     return refuse_with(r, err_code, text, strlen(text))
 
 
 cdef inline bint refuse_store(Refusal *r, const char *why) noexcept nogil:
-    """The store would not store it; `why` is a literal."""
+    """Refuse because the store would not store the message; `why` is a literal."""
     return refuse_text(r, ERR_STORE_FAILED, why)
 
 
 cdef inline bint refuse_limit(Refusal *r, int rc) noexcept nogil:
-    """A limit of the store is reached: `rc` is STORE_MAX_MSGS, STORE_MAX_BYTES or STORE_MAX_MSGS_PER_SUBJECT."""
+    """Refuse because of a limit of the store: `rc` is STORE_MAX_MSGS, STORE_MAX_BYTES or STORE_MAX_MSGS_PER_SUBJECT."""
     if rc == STORE_MAX_MSGS:
         return refuse_store(r, b"maximum messages exceeded")
     if rc == STORE_MAX_BYTES:
@@ -80,7 +80,7 @@ cdef inline bint refuse_number(Refusal *r, int err_code, uint64_t n) noexcept no
 
 
 cdef inline bint refuse_last(Refusal *r, uint64_t last, bint of_subject) noexcept nogil:
-    """The last sequence is not the expected one."""
+    """Refuse because the last sequence is not the expected one."""
     refuse_number(r, ERR_WRONG_LAST_SEQUENCE, last)
     if of_subject:
         r.form = TEXT_LAST_OF_SUBJECT
@@ -110,6 +110,6 @@ cdef inline bint refuse_broken(Refusal *r, int error) noexcept nogil:
 
 
 # Reply to the publisher, and note the error in the message's trace (NULL: not traced). flow_seq: the message's sequence
-# in its fast batch, for TOLD_IN_FLOW.
-cdef void tell_refused(StreamCore s, Local *local, MsgTrace *trace, const Slice *reply, const Refusal *r,
-                       ToldAs told_as, uint64_t flow_seq) noexcept nogil
+# in its fast batch, for ANSWER_IN_FLOW.
+cdef void answer_refused(StreamCore s, Local *local, MsgTrace *trace, const Slice *reply, const Refusal *r,
+                         AnswerMode mode, uint64_t flow_seq) noexcept nogil

@@ -18,20 +18,21 @@ cdef enum:
     MORE = 32            # bytes of the text about an invalid rollup, without the value
 
 
-cdef void tell(
-    StreamCore s, Local *local, MsgTrace *trace, const Slice *reply, int err_code, const Slice *text, ToldAs told_as,
+cdef void answer_error(
+    StreamCore s, Local *local, MsgTrace *trace, const Slice *reply, int err_code, const Slice *text, AnswerMode mode,
     uint64_t flow_seq
 ) noexcept nogil:
     if unlikely(trace != NULL):
         trace_jetstream_error(trace, err_code, text.p, text.n)
-    if told_as == TOLD:
+    if mode == ANSWER:
         respond_error(s, local, reply, err_code, text.p, text.n)
     else:
-        send_error(s, local, reply, flow_seq if told_as == TOLD_IN_FLOW else 0, err_code, text.p, text.n)
+        send_error(s, local, reply, flow_seq if mode == ANSWER_IN_FLOW else 0, err_code, text.p, text.n)
 
 
-cdef void tell_rollup(
-    StreamCore s, Local *local, MsgTrace *trace, const Slice *reply, const Refusal *r, ToldAs told_as, uint64_t flow_seq
+cdef void answer_bad_rollup(
+    StreamCore s, Local *local, MsgTrace *trace, const Slice *reply, const Refusal *r, AnswerMode mode,
+    uint64_t flow_seq
 ) noexcept nogil:
     """Reply that a rollup's value is invalid, with the value in lower case and quoted."""
     cdef const Slice *v = &r.text
@@ -46,12 +47,13 @@ cdef void tell_rollup(
     for i in range(v.n):
         low[i] = v.p[i] + 32 if c'A' <= v.p[i] <= c'Z' else v.p[i]
     text.n = quote(put_text(text.p, b"rollup value invalid: "), low, v.n) - text.p
-    tell(s, local, trace, reply, r.err_code, &text, told_as, flow_seq)
+    answer_error(s, local, trace, reply, r.err_code, &text, mode, flow_seq)
     free(text.p)
 
 
-cdef void tell_refused(
-    StreamCore s, Local *local, MsgTrace *trace, const Slice *reply, const Refusal *r, ToldAs told_as, uint64_t flow_seq
+cdef void answer_refused(
+    StreamCore s, Local *local, MsgTrace *trace, const Slice *reply, const Refusal *r, AnswerMode mode,
+    uint64_t flow_seq
 ) noexcept nogil:
     cdef char[20] digits
     cdef Slice text = r.text
@@ -62,11 +64,11 @@ cdef void tell_refused(
             trace_jetstream_error(trace, -<int64_t> r.last, NULL, 0)
         return
     if r.form == TEXT_ROLLUP:
-        tell_rollup(s, local, trace, reply, r, told_as, flow_seq)
+        answer_bad_rollup(s, local, trace, reply, r, mode, flow_seq)
         return
     if r.form != TEXT_AS_IT_IS:
         text.p = digits
         text.n = put_uint64(digits, r.last)
-    tell(s, local, trace, reply, r.err_code, &text, told_as, flow_seq)
+    answer_error(s, local, trace, reply, r.err_code, &text, mode, flow_seq)
     if unlikely(trace != NULL) and r.form == TEXT_LAST_OF_SUBJECT:
         trace_jetstream_error(trace, TRACE_LAST_SUBJECT_SEQUENCE, digits, text.n)

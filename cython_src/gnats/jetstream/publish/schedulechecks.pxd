@@ -15,7 +15,7 @@ cdef bint check_schedule(StreamCore s, Inbound *m, const InFlight *f, Refusal *r
 
 
 cdef inline Slice value_of(const MsgHeaders *h, int which) noexcept nogil:
-    """The value of a header line; p is NULL when the header has none."""
+    """Return the value of a header line; p is NULL when the header has none."""
     cdef Slice none
     none.p = NULL
     none.n = 0

@@ -91,7 +91,7 @@ cdef bint check_definition(StreamCore s, Inbound *m, Refusal *r) noexcept nogil:
 
 
 cdef bint is_other(StreamCore s, const InFlight *f, const Slice *subject) noexcept nogil:
-    """Has the subject a message, and is its last one not a schedule?"""
+    """Return whether the subject has a message, and its last one is not a schedule."""
     cdef const Inbound *last
     cdef StoreMsg sm
     cdef Slice pattern

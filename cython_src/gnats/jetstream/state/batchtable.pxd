@@ -1,6 +1,6 @@
 """A stream's open atomic or fast batches, by id and by the time of their last message; the limits of a server.
 
-No lock of its own: a table is under its stream's lock. The fields of BatchLimits are atomic.
+A BatchTable has no lock of its own: its stream's lock is held. The fields of BatchLimits are atomic.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -16,7 +16,7 @@ cdef struct OpenBatch:
     uint32_t id_n
     OpenBatch *older     # in the order of `heard`
     OpenBatch *newer
-    int64_t heard        # when its last message came, monotonic ns
+    int64_t heard        # monotonic ns when its last message came
     char id[MAX_BATCH_ID]
 
 
@@ -31,19 +31,19 @@ cdef struct BatchTable:
 
 cdef class BatchLimits:
     """One server's limits of atomic and fast batches, and the counts that its streams share. All fields are atomic."""
-    cdef int64_t timeout                     # ns without a message after which one is abandoned
+    cdef int64_t timeout                     # ns without a message after which a batch is abandoned
     cdef uint64_t max_size                   # the most messages of an atomic batch
     cdef uint64_t atomic_per_stream, atomic_total, fast_per_stream, fast_total    # the most that may be open
     cdef uint64_t atomic_open, fast_open     # open now, in all streams
     cdef uint64_t kept                       # bytes of staged messages of atomic batches, in all streams
 
 
-# The open batch with an id, or NULL.
+# Return the open batch with an id, or NULL.
 cdef OpenBatch *batch_find(const BatchTable *t, const char *id, size_t n) noexcept nogil
-# Add a zeroed struct of `size` bytes. The id is new to the table, and MAX_BATCH_ID bytes at most. now: monotonic ns.
-# NULL when out of memory.
+# Make a struct of `size` bytes, zeroed behind its OpenBatch, and add it. The id is not in the table yet, and has at
+# most MAX_BATCH_ID bytes. now: monotonic ns. NULL when out of memory.
 cdef OpenBatch *batch_add(BatchTable *t, size_t size, const char *id, size_t n, int64_t now) noexcept nogil
-# Note that a message has come.
+# Note that a message of the batch has come.
 cdef void batch_touch(BatchTable *t, OpenBatch *b, int64_t now) noexcept nogil
-# Remove it from the table; the caller frees it. Removing the last one frees the table's memory.
+# Remove a batch from the table; the caller frees it. Removing the last batch frees the table's memory.
 cdef void batch_remove(BatchTable *t, OpenBatch *b) noexcept nogil

@@ -15,19 +15,19 @@ cdef enum:
 
 
 cdef class BatchLimits:
-    """The limits of one server's batches, and what its streams have open of them.
+    """The limits of one server's atomic and fast batches, and the number of open ones in all its streams.
 
-    They are nats-server's until set().
+    The limits are nats-server's defaults until set().
     """
 
     def __cinit__(self):
         self.set()
 
     def set(self, *, int64_t per_stream=0, int64_t total=0, int64_t size=0, int64_t timeout=0) -> None:
-        """Limit what comes from now on; what is not above 0 is as nats-server has it.
+        """Set the limits for messages from now on; a limit of 0 or less means nats-server's default.
 
-        `per_stream` and `total`: batches that may be open at once; `size`: messages of an atomic batch; `timeout`: ns
-        that a batch may be silent.
+        `per_stream` and `total`: batches open at the same time; `size`: messages of an atomic batch; `timeout`: ns
+        without a message after which a batch is abandoned.
         """
         store64(&self.atomic_per_stream, per_stream if per_stream > 0 else 50)
         store64(&self.fast_per_stream, per_stream if per_stream > 0 else 1000)
@@ -37,7 +37,7 @@ cdef class BatchLimits:
         storei64(&self.timeout, timeout if timeout > 0 else 10 * SECOND)
 
     def get(self) -> dict:
-        """The limits by name."""
+        """Return the limits by name."""
         return {
             "atomic_per_stream": load64(&self.atomic_per_stream), "atomic_total": load64(&self.atomic_total),
             "fast_per_stream": load64(&self.fast_per_stream), "fast_total": load64(&self.fast_total),
@@ -46,17 +46,17 @@ cdef class BatchLimits:
 
     @property
     def atomic_open(self) -> int:
-        """Atomic batches that are open."""
+        """The number of open atomic batches."""
         return load64(&self.atomic_open)
 
     @property
     def fast_open(self) -> int:
-        """Fast batches that are open."""
+        """The number of open fast batches."""
         return load64(&self.fast_open)
 
     @property
     def kept(self) -> int:
-        """Bytes that atomic batches wait with for their commit."""
+        """Bytes of messages of atomic batches that wait for their commit."""
         return load64(&self.kept)
 
 
@@ -152,7 +152,7 @@ cdef class BatchTableProbe:
         free(b)
 
     def ages(self) -> list:
-        """(id, heard), the oldest first."""
+        """Return (id, time of the last message), the oldest first."""
         cdef OpenBatch *b = self.t.oldest
         cdef list out = []
         while b != NULL:

@@ -64,7 +64,7 @@ cdef class ConsumerList:
     # deliver it, once the message may be seen.
     cdef void stored(self, Local *local, StreamBase stream, uint64_t seq, const char *subject,
                      uint32_t n) noexcept nogil
-    # Has any consumer a filter that the subject passes?
+    # Return whether any consumer has a filter that the subject passes.
     cdef bint has_interest(self, const char *subject, uint32_t n) noexcept nogil
     # -- the thread is online --
     # Find consumers; the caller calls concerned_free(). False when out of memory.
@@ -72,12 +72,12 @@ cdef class ConsumerList:
 
 
 cdef inline bint has_consumers(ConsumerList l) noexcept nogil:
-    """Has the stream consumers?"""
+    """Return whether the stream has consumers."""
     return load_ptr_acquire(<void **> &l.root) != NULL
 
 
 cdef inline void *concerned_at(const Concerned *c, uint32_t i) noexcept nogil:
-    """A borrowed ConsumerBase."""
+    """Return a borrowed ConsumerBase."""
     return c.few.few[i] if c.few != NULL else c.found.psubs[i].client
 
 

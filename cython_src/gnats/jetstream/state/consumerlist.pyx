@@ -84,7 +84,7 @@ cdef class ConsumerList:
         return 0
 
     cdef int clear(self) except -1:
-        # Allocates nothing: closing a stream must not end half-way.
+        # Allocate nothing: closing a stream must not end half-way.
         cdef ConsumerBase o
         if not self.members:
             return 0

@@ -31,11 +31,11 @@ cdef struct Dedupe:
     DedupePage *newest
 
 
-# The sequence of the message with an id; 0 when the id is not remembered.
+# Return the sequence of the message with an id; 0 when the id is not remembered.
 cdef uint64_t dedupe_find(Dedupe *d, const char *id, size_t n) noexcept nogil
 # Remember an id; an equal older one is replaced. ts: ns since 1970. False when out of memory.
 cdef bint dedupe_add(Dedupe *d, const char *id, size_t n, uint64_t seq, int64_t ts) noexcept nogil
-# Forget ids stored at `until`, ns since 1970, or before. Returns the time of the oldest id left, 0 for none.
+# Forget ids stored at `until`, ns since 1970, or before. Return the time of the oldest id left, 0 for none.
 cdef int64_t dedupe_expire(Dedupe *d, int64_t until) noexcept nogil
 # Forget the ids of messages with a sequence behind `last`, which have been taken back.
 cdef void dedupe_forget(Dedupe *d, uint64_t last) noexcept nogil

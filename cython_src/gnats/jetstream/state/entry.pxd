@@ -1,4 +1,4 @@
-"""What a stream's log holds: entries, which are messages, checked and ready to be stored; and other changes.
+"""The content of a stream's log: entries, which are messages, checked and ready to be stored; and other changes.
 
 The leader of a stream checks a message, makes an entry of it (gnats.jetstream.publish.entries) and proposes the entry
 to the stream's log. To apply the entry needs nothing but the entry and the stream: no poller, no publisher, no clock,
@@ -6,7 +6,7 @@ no consumers, no other stream. So each server that has the log has the same mess
 of the server that proposed it: it answers the publisher when it has applied the entry.
 
 A StreamChange is in the same order: a deletion or a purge that a client asks for, or sequences that a mirror skips.
-These changes are not in the log, since each server makes them itself: messages that limits remove, messages that
+Some changes are not in the log, since each server makes them itself: it removes messages by limits, messages that
 expire, and messages that consumers need no more (StreamCore.ack_msg).
 """
 from libc.stddef cimport size_t

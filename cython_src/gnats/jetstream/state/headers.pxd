@@ -58,14 +58,14 @@ cdef inline bint has_header(const MsgHeaders *h, int which) noexcept nogil:
 
 
 cdef inline bint header_set(const MsgHeaders *h, int which) noexcept nogil:
-    """Whether the header has the line, with a value that is not empty."""
+    """Return whether the header has the line, with a value that is not empty."""
     return h.found >> which & 1 and h.values[which].n
 
 
 # -- core.messages.headers' functions, for a literal name --
 
 cdef inline bint is_named_like(const char *hdr, size_t n, const char *prefix) noexcept nogil:
-    """Whether the header has a line that begins with `prefix`."""
+    """Return whether the header has a line that begins with `prefix`."""
     return has_header_like(hdr, n, prefix, strlen(prefix))
 
 
@@ -78,7 +78,7 @@ cdef inline size_t with_header(
 cdef inline size_t with_text_header(
     char *out, const char *hdr, size_t n, const char *name, const char *value
 ) noexcept nogil:
-    """Add a line whose `value` is a literal, as add_header(). Returns the new size."""
+    """Add a line whose `value` is a literal, as add_header(). Return the new size."""
     return add_header(out, hdr, n, name, strlen(name), value, strlen(value))
 
 
@@ -92,7 +92,7 @@ cdef inline size_t with_number_header(
 cdef inline size_t with_set_header(
     char *hdr, size_t n, const char *name, const char *value, size_t value_n
 ) noexcept nogil:
-    """Replace the first line of that name in place, or add one. Returns the new size."""
+    """Replace the first line of that name in place, or add one. Return the new size."""
     return set_header(hdr, n, name, strlen(name), value, value_n)
 
 
@@ -117,7 +117,7 @@ cdef inline Rollup rollup_of(const Slice *v) noexcept nogil:
 
 
 cdef inline Slice schedule_ended(const MsgHeaders *h) noexcept nogil:
-    """The subject of the schedule that the message ends; n is 0 when it ends none."""
+    """Return the subject of the schedule that the message ends; n is 0 when it ends none."""
     cdef Slice none
     if header_set(h, H_SCHEDULER) and has_header(h, H_SCHEDULE_NEXT) and is_text(
             h.values[H_SCHEDULE_NEXT].p, h.values[H_SCHEDULE_NEXT].n, b"purge"):
@@ -127,11 +127,11 @@ cdef inline Slice schedule_ended(const MsgHeaders *h) noexcept nogil:
     return none
 
 
-# Write a number in decimal. Returns the number of characters, 20 at most.
+# Write a number in decimal. Return the number of characters, 20 at most.
 cdef size_t put_uint64(char *out, uint64_t value) noexcept nogil
-# Write ns since 1970 as time.RFC3339Nano in UTC. Returns the number of bytes, 35 at most.
+# Write ns since 1970 as time.RFC3339Nano in UTC. Return the number of bytes, 35 at most.
 cdef size_t put_time(char *out, int64_t ns) noexcept nogil
 # Parse RFC 3339 as time.Time does from JSON; out[0]: ns since 1970. False when it is invalid.
 cdef bint parse_time(const char *p, size_t n, int64_t *out) noexcept nogil
-# Whether the header requires an API level that this server does not have (errorOnRequiredApiLevel).
+# Return whether the header requires an API level that this server does not have (errorOnRequiredApiLevel).
 cdef bint level_too_high(char *hdr, size_t n) noexcept nogil

@@ -1,7 +1,7 @@
 """The state of a stream (stream.go): its settings, store and consumers, and the steps around each change of the store.
 
 Lock: the stream uses its store's lock, "the lock" below. Bracket each change of the store with enter() and leave().
-leave() counts the bytes that the stream now uses, unlocks, and only then tells consumers which messages were removed.
+leave() counts the bytes that the stream now uses, unlocks, and only then notifies consumers of removed messages.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -38,7 +38,7 @@ cdef struct StreamSettings:
     int64_t marker_ttl           # TTL of subject delete markers, seconds; 0: no markers
 
 
-# Removals and purges that leave() tells the consumers of. Each record: a sequence (0: the subject was purged), the
+# Removals and purges of which leave() notifies the consumers. Each record: a sequence (0: the subject was purged), the
 # length of the subject, the subject.
 cdef struct Removals:
     char *p
@@ -55,7 +55,7 @@ cdef struct StreamLog:
     # Have an entry, and the entries linked to it, stored by store_entries(), whose outcome it returns. MSG_STORED from
     # a log that waits for other servers says that the log has the entries.
     Outcome (*propose)(StreamCore s, Local *local, StreamEntry *e) noexcept nogil
-    # Have another change made by apply_change(). Returns its result, a StoreError. STORE_AGAIN: free the lock for a
+    # Have another change made by apply_change(). Return its result, a StoreError. STORE_AGAIN: free the lock for a
     # moment, then call again with the same arguments.
     int (*change)(StreamCore s, const StreamChange *c, Purge *part) noexcept nogil
 
@@ -97,30 +97,30 @@ cdef class StreamCore(StreamBase):
     cdef int64_t accounted                 # the part of store.bytes that the usages include
     cdef Removals removals
     # atomic
-    cdef uint32_t untold                   # advisories about atomic batches that the control loop has yet to publish
+    cdef uint32_t advisories               # advisories about atomic batches that the control loop has yet to publish
     # timers; armed under the lock
     cdef JsTimer dedupe_timer, expiry_timer, batch_timer, schedule_timer
     cdef bint reserved                     # the engine's heap has room for the four timers
     cdef uint64_t aged_seq                 # the last sequence when expiry_timer last fired; under the lock
     cdef int64_t expires_at                # when expiry_timer fires, ns since 1970; 0: not armed
-    cdef int64_t schedules_at              # the same of schedule_timer
+    cdef int64_t schedules_at              # the same for schedule_timer
     cdef uint64_t rollups_from             # the first message whose rollup waits (stream/rollups); 0: none does
 
     cdef int reserve_timers(self) except -1
     cdef void release_timers(self) noexcept
-    # Lock.
+    # Take the lock.
     cdef void enter(self) noexcept nogil
-    # Unlock, then tell consumers which messages were removed. The calling thread is online. The store is flushed at
+    # Unlock, then notify consumers of removed messages. The calling thread is online. The store is flushed at
     # the end of the poller's batch; at once when ps is NULL.
     cdef void leave(self, PollState *ps) noexcept nogil
-    # Remove a message that a consumer needs no more, unless another consumer needs it; with the limits policy, never
-    # (ackMsg). Returns whether this call removed it. No lock is held; the thread is online.
+    # Remove a message that a consumer needs no more, unless another consumer needs it (ackMsg). Remove none with the
+    # limits policy. Return whether this call removed it. No lock is held; the thread is online.
     cdef bint ack_msg(self, uint64_t seq, PollState *ps) noexcept nogil
-    # Tell consumers of the records p[0:n] of a Removals. No lock is held; the thread is online.
-    cdef void tell_removed(self, const char *p, size_t n) noexcept nogil
-    # Tell consumers of a purge of `subject` (n == 0: of everything). No lock is held; the thread is online.
-    cdef void tell_purged(self, const char *subject, size_t n) noexcept nogil
-    # The store has failed with `error`, a -errno: acknowledge no further message, and post STREAM_FAILED. The first
+    # Notify consumers of the records p[0:n] of a Removals. No lock is held; the thread is online.
+    cdef void notify_removed(self, const char *p, size_t n) noexcept nogil
+    # Notify consumers of a purge of `subject` (n == 0: of everything). No lock is held; the thread is online.
+    cdef void notify_purged(self, const char *subject, size_t n) noexcept nogil
+    # Acknowledge no further message, and post STREAM_FAILED: the store has failed with `error`, a -errno. The first
     # error stays.
     cdef void fail(self, int error) noexcept nogil
     # Remember an id for the duplicate window, and arm dedupe_timer. Under the lock.
@@ -138,7 +138,7 @@ cpdef enum StreamEvent:
     STREAM_DAMAGED = 3           # the store has found that messages are lost
 
 
-# Note that a rollup has purged `subject` (n == 0: everything), for leave() to tell consumers. Under the lock.
+# Note that a rollup has purged `subject` (n == 0: everything), for leave() to notify consumers. Under the lock.
 cdef void note_purged(StreamCore s, const char *subject, size_t n) noexcept nogil
 # Have schedule_timer fire when the next schedule is due. Under the lock.
 cdef void arm_schedules(StreamCore s) noexcept nogil

@@ -104,13 +104,13 @@ cdef class StreamCore(StreamBase):
         if ps != NULL and not mark_dirty(local_of(ps), self):
             self.flush()   # out of memory: the end of the batch would not do it
         if gone.n:
-            self.tell_removed(gone.p, gone.n)
+            self.notify_removed(gone.p, gone.n)
         if gone.many:
-            self.tell_purged(NULL, 0)
+            self.notify_purged(NULL, 0)
         if gone.p != few:
             free(gone.p)
 
-    cdef void tell_removed(self, const char *p, size_t n) noexcept nogil:
+    cdef void notify_removed(self, const char *p, size_t n) noexcept nogil:
         cdef Concerned c
         cdef const Removal *r
         cdef size_t at = 0
@@ -118,14 +118,14 @@ cdef class StreamCore(StreamBase):
         while at < n:
             r = <const Removal *> (p + at)
             if r.seq == 0:
-                self.tell_purged(<const char *> (r + 1), r.n)
+                self.notify_purged(<const char *> (r + 1), r.n)
             elif self.consumer_list.look_up(WITH_SUBJECT, <const char *> (r + 1), r.n, &c):
                 for i in range(c.n):
                     consumer_removed(<ConsumerBase> concerned_at(&c, i), r.seq, <const char *> (r + 1), r.n)
                 concerned_free(&c)
             at += removal_size(r.n)
 
-    cdef void tell_purged(self, const char *subject, size_t n) noexcept nogil:
+    cdef void notify_purged(self, const char *subject, size_t n) noexcept nogil:
         cdef Concerned c
         cdef STreeFilter only
         cdef uint8_t wild = subject_has_wildcard(subject, n)

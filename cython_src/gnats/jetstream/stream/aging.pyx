@@ -1,4 +1,4 @@
-"""What a stream's timers do; see aging.pxd (expireMsgs of filestore.go, purgeMsgIds of stream.go)."""
+"""The functions of a stream's timers; see aging.pxd (expireMsgs of filestore.go, purgeMsgIds of stream.go)."""
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
@@ -22,7 +22,7 @@ from gnats.jetstream.stream.rollups cimport finish_rollups, next_rollup
 from gnats.store.base cimport STORE_OK, StoreMsg
 
 cdef enum:
-    AT_ONCE = 1024       # messages that go under one lock, and in one round of those that nothing was stored for
+    AT_ONCE = 1024       # messages removed under one hold of the lock, and in one round when nothing was stored
     MOST_STORED = 1 << 17
     SOME = 64
 
@@ -55,8 +55,11 @@ cdef void expire_msgs(void *owner, PollState *ps) noexcept nogil:
 
 
 cdef uint64_t quota(StreamCore s) noexcept nogil:
-    """How many messages one round may remove: AT_ONCE, and two for each that was stored since the last round, so that
-    expiry keeps up with fast publishers. The lock is held."""
+    """Return the number of messages that one round may remove. The lock is held.
+
+    That is AT_ONCE, and two for each message that was stored since the last round, so that expiry keeps up with fast
+    publishers.
+    """
     cdef uint64_t last = s.store.last_seq
     cdef uint64_t more = last - s.aged_seq if last > s.aged_seq else 0
     s.aged_seq = last

@@ -109,7 +109,7 @@ cdef struct Answer:
     int64_t left             # the most messages that may still be sent
     uint64_t seq             # the sequence to go on from
     uint64_t valid_through   # the stream's last sequence when pending messages were counted
-    uint64_t count_at, counted    # counting pending messages: the next sequence, the count so far
+    uint64_t count_at, counted    # counting pending messages: the next sequence, the count of those before
     uint64_t back            # last_by_subj with a wildcard has searched down to here; 0: not begun
     uint64_t *seqs           # multi_last: the sequences to send, nseqs of them
     int64_t nseqs, next_of_seqs, multi_sent
@@ -479,7 +479,7 @@ cdef void end_batch_of(StreamCore s, Answer *a) noexcept nogil:
 cdef uint32_t find_some(
     StreamCore s, Answer *a, uint32_t most, StoreMsg *found, int64_t *search, bint *again
 ) noexcept nogil:
-    """Find the next messages. Sets again[0] when the slice has searched enough and there may be more."""
+    """Find the next messages. Set again[0] when the slice has searched enough and there may be more."""
     cdef uint32_t n = 0
     cdef uint64_t at = 0
     cdef int rc = STORE_OK

@@ -12,7 +12,7 @@ from gnats.jetstream.state.entry cimport Outcome
 from gnats.jetstream.state.streamcore cimport StreamCore
 
 
-# The function of a stream's NativeSub; ctx is the StreamCore. Returns False when the stream is not open: the message
+# The function of a stream's NativeSub; ctx is the StreamCore. Return False when the stream is not open: the message
 # then counts as not delivered. Takes the stream's lock.
 cdef bint process_inbound_jetstream_msg(void *ctx, const Message *msg, const Subscription *sub) noexcept nogil
 # Store a message of the server itself. Takes the stream's lock; the caller frees m.

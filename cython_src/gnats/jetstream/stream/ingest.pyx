@@ -17,7 +17,7 @@ from gnats.jetstream.publish.checks cimport check_message
 from gnats.jetstream.publish.entries cimport make_entry
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, own_header, transform_subject
 from gnats.jetstream.publish.puback cimport respond_duplicate
-from gnats.jetstream.publish.refusal cimport TOLD, Refusal, tell_refused
+from gnats.jetstream.publish.refusal cimport ANSWER, Refusal, answer_refused
 from gnats.jetstream.state.entry cimport (
     ALONE,
     MSG_DUPLICATE,
@@ -137,7 +137,7 @@ cdef Outcome store_inbound(StreamCore s, Local *local, Inbound *m) noexcept nogi
             return s.log.propose(s, local, &e)
         outcome = MSG_REFUSED
     if outcome == MSG_REFUSED:
-        tell_refused(s, local, m.trace, &m.reply, &r, TOLD, 0)
+        answer_refused(s, local, m.trace, &m.reply, &r, ANSWER, 0)
     elif outcome == MSG_DUPLICATE:
         if unlikely(m.trace != NULL):
             trace_jetstream_error(m.trace, TRACE_DUPLICATE, NULL, 0)

@@ -1,8 +1,8 @@
 """Rollups: a message that replaces those before it, of its subject or of all (stream.go).
 
-A purge may need memory, or a file that cannot be opened now. What a rollup replaces then stays for two seconds:
-`StreamCore.rollups_from` is the sequence of the first message whose rollup is not done, and the timer of expiry does
-it, and those of all messages behind it. A restart forgets it.
+A purge may need memory, or a file that cannot be opened now. The rollup then waits for two seconds, and the messages
+that it replaces stay. `StreamCore.rollups_from` is the sequence of the first message whose rollup waits. The timer of
+expiry does that rollup, and those of all messages behind it. A restart forgets rollups that wait.
 
 The stream's lock is held, unless a function says otherwise.
 """
@@ -15,13 +15,13 @@ from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.base cimport retry_after
 
 
-# Purge what an entry's message, stored as `seq`, replaces, and the schedule that it ends. Sets rollups_from when that
-# has to wait.
+# Purge the messages that an entry's message, stored as `seq`, replaces, and the schedule that it ends. Set rollups_from
+# when that has to wait.
 cdef void roll_up(StreamCore s, const StreamEntry *e, uint64_t seq) noexcept nogil
 # Do the rollups that wait. No lock is held.
 cdef void finish_rollups(StreamCore s, PollState *ps) noexcept nogil
 
 
 cdef inline int64_t next_rollup(StreamCore s) noexcept nogil:
-    """When to call finish_rollups(), ns since 1970; INT64_MAX: no rollup waits."""
+    """Return when to call finish_rollups(), ns since 1970; INT64_MAX: no rollup waits."""
     return retry_after(realtime_ns()) if s.rollups_from else INT64_MAX

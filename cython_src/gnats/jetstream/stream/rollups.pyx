@@ -25,7 +25,7 @@ cdef int purge_below(StreamCore s, const Slice *subject, uint64_t seq) noexcept 
 
 
 cdef inline bint may_wait(int rc) noexcept nogil:
-    """A damaged block will not be readable later, and a store that has failed ends its stream."""
+    """Return whether to try again later. A damaged block stays so, and a store that has failed ends its stream."""
     return rc == STORE_NO_MEMORY or rc == STORE_UNREADABLE
 
 
@@ -39,7 +39,7 @@ cdef bint replace(StreamCore s, Rollup rollup, const Slice *subject, const Slice
             replaced.n = 0
         if may_wait(purge_below(s, &replaced, seq)):
             return False
-    # of the ended schedule, also this message itself
+    # purge the ended schedule's messages up to this one, which is included
     return not ended.n or not may_wait(purge_below(s, ended, seq + 1))
 
 

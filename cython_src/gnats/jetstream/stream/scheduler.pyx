@@ -52,7 +52,10 @@ cdef int64_t AGAIN = 60000000000         # ns until a message that could not be 
 
 cdef bint write_header(Inbound *m, const StoreMsg *content, const Slice *scheduler, const MsgHeaders *h,
                        ScheduleKind kind, const Due *due) noexcept nogil:
-    """What is to be stored, with the content's own headers but for those that are about storing that itself."""
+    """Write the header of the message to be stored. False when out of memory.
+
+    It has the content's header lines, without those that say how the content itself was to be stored.
+    """
     cdef char[TIME_ROOM] when
     cdef Slice ttl = value_of(h, H_SCHEDULE_TTL), rollup = value_of(h, H_SCHEDULE_ROLLUP)
     cdef char *p = <char *> malloc(content.hdr_n + scheduler.n + ttl.n + HEADER_MORE)
@@ -83,8 +86,10 @@ cdef bint write_header(Inbound *m, const StoreMsg *content, const Slice *schedul
 cdef ScheduleKind produce(
     StreamCore s, const Schedule *sc, int64_t now, Inbound *m, Due *due, bint *again
 ) noexcept nogil:
-    """The message that a schedule is about. SCHEDULE_NONE or less: it is no schedule any more, or `again` is set: it
-    cannot be read now, or there is no memory."""
+    """Make the message that a schedule asks for. Return the schedule's kind.
+
+    SCHEDULE_NONE or less: it is no schedule any more. With again[0] set, it cannot be read now, or memory ran out.
+    """
     cdef MsgHeaders h
     cdef StoreMsg found, content
     cdef Slice scheduler, ttl, rollup, source
@@ -146,7 +151,8 @@ cdef bint run_next(StreamCore s, PollState *ps, int64_t now) noexcept nogil:
         return True
     seq = sc.seq
     outcome = store_inbound(s, local_of(ps), &m)
-    # Storing it has ended the schedule, or said when it is due again, unless the message was not stored, or not kept.
+    # Storing the message ended the schedule, or set its next time. Neither happened if the message was not stored, or
+    # not kept.
     scheduler = m.h.values[H_SCHEDULER]
     sc = schedule_find(&s.store.schedules, scheduler.p, <uint32_t> scheduler.n)
     if sc != NULL and sc.seq == seq and sc.slot == 0:

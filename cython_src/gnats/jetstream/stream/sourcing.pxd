@@ -1,4 +1,4 @@
-"""Store what a consumer of another stream, the origin, delivers to a mirror or a stream with sources
+"""Store the messages that a consumer of another stream, the origin, delivers to a mirror or a stream with sources
 (processInboundMirrorMsg and processInboundSourceMsg of stream.go).
 
 The consumer delivers without acknowledgements to a subject made for it, where a native subscription stores each message
@@ -34,7 +34,7 @@ cdef class SourceConsumer:
     cdef Transform **trs           # ntrs of them; the first that matches a subject transforms it
     # under the stream's lock
     cdef bint closed
-    cdef bint tell_caught_up       # SOURCE_CAUGHT_UP is still to be posted
+    cdef bint post_caught_up       # SOURCE_CAUGHT_UP is still to be posted
     cdef uint64_t sseq             # origin's sequence of the last message handled; at first, of the one before
     cdef uint64_t stored           # origin's sequence of the last message stored; 0: none
     cdef uint64_t dseq             # consumer sequence of the last message handled

@@ -1,4 +1,4 @@
-"""Store what a consumer of another stream delivers; see sourcing.pxd."""
+"""Store the messages that a consumer of another stream delivers; see sourcing.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -62,8 +62,8 @@ cdef class SourceConsumer:
     """One consumer of another stream, until it is lost or closed. For the control loop's thread.
 
     `cname`: the consumer's name. `index_name`: names the source among the stream's sources; it is written into the
-    messages, with `identity`, which tells the origin from other streams of its name. Both are empty for a mirror.
-    `transforms`: SubjectTransforms or None; the first that matches a subject transforms it. With `tell_caught_up`, a
+    messages, with `identity`, the origin's among streams of its name. Both are empty for a mirror.
+    `transforms`: SubjectTransforms or None; the first that matches a subject transforms it. With `post_caught_up`, a
     mirror posts SOURCE_CAUGHT_UP. Raises MemoryError.
     """
 
@@ -75,7 +75,7 @@ cdef class SourceConsumer:
         str index_name="",
         str identity="",
         transforms=(),
-        bint tell_caught_up=False,
+        bint post_caught_up=False,
     ):
         cdef Transform *copy
         self.stream = stream
@@ -93,7 +93,7 @@ cdef class SourceConsumer:
         self.ident = f" {identity}".encode() if identity else b""
         self.ident_p = PyBytes_AS_STRING(self.ident)
         self.ident_n = PyBytes_GET_SIZE(self.ident)
-        self.tell_caught_up = tell_caught_up
+        self.post_caught_up = post_caught_up
         compiled = [each for each in transforms if each is not None]
         self.trs = <Transform **> calloc(len(compiled) + 1, sizeof(Transform *))
         if self.trs == NULL:
@@ -281,8 +281,10 @@ cdef void store_sourced(
 
 
 cdef bint inbound_header(SourceConsumer c, Inbound *m, char *some, uint64_t sseq) noexcept nogil:
-    """Remove header lines that were for the origin alone; for a source, add the source header. The message's memory is
-    the origin's, so a changed header is a copy: in `some` if it fits. False when out of memory."""
+    """Remove header lines that were for the origin alone; for a source, add the source header.
+
+    The message's memory is the origin's, so a changed header is a copy: in `some` if it fits. False when out of memory.
+    """
     cdef size_t room = m.hdr_n + 2 * 64
     cdef char *hdr = some
     cdef char *value
@@ -319,7 +321,7 @@ cdef bint inbound_header(SourceConsumer c, Inbound *m, char *some, uint64_t sseq
 
 
 cdef size_t source_header(SourceConsumer c, char *out, const Slice *subject, uint64_t sseq) noexcept nogil:
-    """<stream> <sequence> <filters> <destinations> <subject>[ <identity>]"""
+    """Write <stream> <sequence> <filters> <destinations> <subject>[ <identity>]. Return its length."""
     cdef char *p = out
     memcpy(p, c.head_p, c.head_n)
     p += c.head_n
@@ -333,7 +335,7 @@ cdef size_t source_header(SourceConsumer c, char *out, const Slice *subject, uin
 
 
 cdef bint expected(SourceConsumer c, StreamCore s, const AckInfo *info) noexcept nogil:
-    """Is this the next message to store? A mirror skips the sequences before it. The lock is held."""
+    """Return whether this is the next message to store. A mirror skips the sequences before it. The lock is held."""
     if info.sseq <= c.sseq:
         if info.dseq == c.dseq + 1:
             c.dseq += 1
@@ -355,7 +357,7 @@ cdef bint expected(SourceConsumer c, StreamCore s, const AckInfo *info) noexcept
 
 cdef int skip_to(StreamCore s, uint64_t last, bint anew) noexcept nogil:
     """Have the log leave out the sequences up to `last` that the stream does not have. anew: it has no message; begin
-    the store anew behind them. Returns a StoreError. The lock is held."""
+    the store anew behind them. Return a StoreError. The lock is held."""
     cdef StreamChange change
     cdef Purge part
     if last <= s.store.last_seq:
@@ -383,8 +385,8 @@ cdef void note_stored(SourceConsumer c, const AckInfo *info, Outcome outcome) no
         c.stored = info.sseq
     c.dseq = info.dseq
     c.lag = info.pending - 1 if info.pending else 0
-    if c.tell_caught_up and info.pending < CAUGHT_UP:
-        c.tell_caught_up = False
+    if c.post_caught_up and info.pending < CAUGHT_UP:
+        c.post_caught_up = False
         c.stream.client.inbox.post_jetstream(<void *> c, SOURCE_CAUGHT_UP, 0, NULL, 0)
 
 
@@ -509,7 +511,7 @@ cdef void note_source(Wanted *all, uint32_t n, uint64_t at, Slice value) noexcep
 
 
 cdef uint32_t split_fields(const Slice *value, Slice *fields) noexcept nogil:
-    """By single blanks; the first six."""
+    """Split a source header at single blanks. Stop after six fields. Return their number."""
     cdef uint32_t n = 1
     cdef size_t i
     fields[0].p = value.p

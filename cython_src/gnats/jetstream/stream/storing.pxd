@@ -1,12 +1,12 @@
 """Apply what a stream's log holds: store, count, answer (the end of processJetStreamMsg in stream.go); delete, purge.
 
 An entry is stored in two parts. The first, apply_entry(), stores the message and remembers its id. The second,
-finish_entry(), does what follows: the rollup; and what is this server's own, its timers, its consumers, the republished
+finish_entry(), does the rollup, and then the work of this server alone: its timers, its consumers, the republished
 copy, the answer to the publisher. Each entry of an atomic batch goes through the first part before any goes through the
-second, so a batch that cannot be stored whole is taken back without a trace. What changes the stream, the first part
-and the rollup, depends on the entry and the stream alone: it comes out the same on each server that has the log.
+second, so a batch that cannot be stored whole is taken back without a trace. The first part and the rollup change the
+stream. They depend on the entry and the stream alone, so their outcome is the same on each server that has the log.
 
-The stream's lock is held. Removed messages are noted; StreamCore.leave() tells consumers.
+The stream's lock is held. Removed messages are noted; StreamCore.leave() notifies consumers.
 """
 from gnats.jetstream.engine.barrier cimport Local
 from gnats.jetstream.state.entry cimport Outcome, StreamChange, StreamEntry
@@ -14,10 +14,10 @@ from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.removing cimport Purge
 
 
-# Store an entry and those linked to it, all or none, and answer the reply subject. Returns MSG_STORED, MSG_LIMITED or
+# Store an entry and those linked to it, all or none, and answer the reply subject. Return MSG_STORED, MSG_LIMITED or
 # MSG_REFUSED.
 cdef Outcome store_entries(StreamCore s, Local *local, StreamEntry *e) noexcept nogil
-# Make a change. Returns a StoreError. A large purge is made in parts: STORE_AGAIN says that there is more to do. Its
+# Make a change. Return a StoreError. A large purge is made in parts: STORE_AGAIN says that there is more to do. Its
 # place in the log is that of the first part: messages stored after that stay. `part`: how far a purge is; set
 # part.begun to False before. For other operations it may be NULL.
 cdef int apply_change(StreamCore s, const StreamChange *c, Purge *part) noexcept nogil

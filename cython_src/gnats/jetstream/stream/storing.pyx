@@ -15,13 +15,13 @@ from gnats.jetstream.publish.checks cimport check_last_id
 from gnats.jetstream.publish.inbound cimport SUBJECT_ROOM
 from gnats.jetstream.publish.puback cimport respond_ack, respond_counted, send_batch_ack
 from gnats.jetstream.publish.refusal cimport (
-    TOLD,
+    ANSWER,
     Refusal,
+    answer_refused,
     refuse_broken,
     refuse_limit,
     refuse_silently,
     refuse_store,
-    tell_refused,
 )
 from gnats.jetstream.state.dedupe cimport dedupe_forget
 from gnats.jetstream.state.entry cimport (
@@ -68,7 +68,7 @@ cdef Outcome store_entries(StreamCore s, Local *local, StreamEntry *e) noexcept 
         return store_batch(s, local, e)
     outcome = store_entry(s, e, &why)
     if unlikely(outcome != MSG_STORED):
-        tell_refused(s, local, e.trace, &e.reply, &why, TOLD, 0)
+        answer_refused(s, local, e.trace, &e.reply, &why, ANSWER, 0)
     else:
         finish_entry(s, local, e, s.store.last_seq)
     return outcome
@@ -84,7 +84,7 @@ cdef Outcome store_batch(StreamCore s, Local *local, StreamEntry *first) noexcep
     while e != NULL:
         outcome = store_entry(s, e, &why)
         if outcome != MSG_STORED:
-            tell_refused(s, local, e.trace, &e.reply, &why, TOLD, 0)
+            answer_refused(s, local, e.trace, &e.reply, &why, ANSWER, 0)
             if s.store.last_seq > before:
                 take_back(s, local, before)
             return outcome

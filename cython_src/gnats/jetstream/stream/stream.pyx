@@ -359,11 +359,11 @@ cdef class Stream(StreamCore):
     # -- consumers ---------------------------------------------------------------------------------------------------
 
     def add_consumer(self, ConsumerBase consumer not None) -> None:
-        """Tell the consumer of messages that are stored and removed from now on. Raises MemoryError."""
+        """Notify the consumer of messages that are stored and removed from now on. Raises MemoryError."""
         self.consumer_list.add(consumer)
 
     def remove_consumer(self, ConsumerBase consumer not None) -> None:
-        """Tell the consumer nothing more; the caller then buries it (Engine.bury). Raises MemoryError."""
+        """Notify the consumer of nothing more; the caller then buries it (Engine.bury). Raises MemoryError."""
         self.consumer_list.remove(consumer)
 
     def consumers_with(self, bytes subject not None) -> list:
@@ -399,7 +399,7 @@ cdef class Stream(StreamCore):
         return self.store.get_next([subject], start)
 
     def delete_msg(self, uint64_t seq, bint erase=False) -> bool:
-        """Remove a message; with `erase`, overwrite it. Returns False when there was no such message. Any thread.
+        """Remove a message; with `erase`, overwrite it. Return False when there was no such message. Any thread.
 
         Raises StreamError for a closed stream, StoreFailure when the store cannot do it.
         """
@@ -419,7 +419,7 @@ cdef class Stream(StreamCore):
 
     def purge(self, bytes subject=b"", uint64_t seq=0, uint64_t keep=0) -> int:
         """Remove all messages; with `subject`, only its; with `seq`, only those below it; with `keep`, all but the last
-        `keep`. Returns the number removed. Any thread.
+        `keep`. Return the number removed. Any thread.
 
         Raises StreamError for a sealed or closed stream, StoreFailure when the store cannot do it.
         """
@@ -443,7 +443,7 @@ cdef class Stream(StreamCore):
         return part.purged
 
     cdef int propose(self, const StreamChange *change, Purge *part) noexcept:
-        """Have the log make a change, unless the stream is closed. part: how far a purge is. Returns a StoreError."""
+        """Have the log make a change, unless the stream is closed. part: how far a purge is. Return a StoreError."""
         cdef QsParticipant me
         cdef int rc = STORE_AGAIN
         qs_register(&me)
@@ -454,7 +454,7 @@ cdef class Stream(StreamCore):
                 rc = self.log.change(self, change, part) if not self.closed else STORE_OK
                 self.leave(NULL)
                 if rc != STORE_AGAIN and part != NULL:
-                    self.tell_purged(change.subject.p, change.subject.n)
+                    self.notify_purged(change.subject.p, change.subject.n)
                 qs_offline(&me)
                 if rc == STORE_AGAIN:
                     usleep(BETWEEN)    # let other threads take the lock
@@ -485,9 +485,9 @@ cdef class Stream(StreamCore):
             pthread_mutex_unlock(&self.store.lock)
         return 0
 
-    def told_abandoned(self) -> None:
+    def advisory_published(self) -> None:
         """Note that the control loop has published the advisory of a BATCH_ABANDONED event."""
-        add32(&self.untold, <uint32_t> -1)
+        add32(&self.advisories, <uint32_t> -1)
 
     def look_at_batches(self) -> None:
         """Look for batches that are silent for too long. Call it after batch_limits were changed."""

@@ -39,14 +39,14 @@ cdef struct IndexState:
     uint64_t last_checksum
 
 
-# Encodes an index into a malloc'd buffer, with `front` bytes before and `back` bytes after it for a nonce, a tag and a
+# Encode an index into a malloc'd buffer, with `front` bytes before and `back` bytes after it for a nonce, a tag and a
 # checksum. `n` is the size of the index alone. 0 or CODEC_NO_MEMORY.
 cdef int index_encode(const IndexState *s, size_t front, size_t back, uint8_t **out, size_t *n) noexcept nogil
-# Decodes an index into a zeroed struct with an empty tree in s.subjects. 0 or a CodecError; then there are no blocks,
+# Decode an index into a zeroed struct with an empty tree in s.subjects. 0 or a CodecError; then there are no blocks,
 # and the tree is empty.
 cdef int index_decode(IndexState *s, const uint8_t *data, size_t n) noexcept nogil
-cdef void index_free(IndexState *s) noexcept nogil        # frees the blocks and their sets, not the tree
-# Decodes an index and makes `tree` for it; the caller frees both. Raises ValueError or MemoryError.
+cdef void index_free(IndexState *s) noexcept nogil        # free the blocks and their sets, not the tree
+# Decode an index and make `tree` for it; the caller frees both. Raises ValueError or MemoryError.
 cdef int index_load(IndexState *s, STree *tree, bytes data) except -1
 
 
@@ -72,10 +72,10 @@ cdef struct ConsumerSnapshot:
     size_t n_redelivered
 
 
-# The most bytes that consumer_encode() writes.
+# Return the most bytes that consumer_encode() writes.
 cdef size_t consumer_bound(const ConsumerSnapshot *s) noexcept nogil
-# Encodes into consumer_bound() bytes; `now` is in ns since 1970. Returns the bytes written.
+# Encode into consumer_bound() bytes; `now` is in ns since 1970. Return the bytes written.
 cdef size_t consumer_encode(const ConsumerSnapshot *s, int64_t now, uint8_t *out) noexcept nogil
-# Decodes into a zeroed struct. 0 or a CodecError; then the struct is zeroed again.
+# Decode into a zeroed struct. 0 or a CodecError; then the struct is zeroed again.
 cdef int consumer_decode(ConsumerSnapshot *s, const uint8_t *data, size_t n) noexcept nogil
-cdef void consumer_free(ConsumerSnapshot *s) noexcept nogil                # frees the two arrays
+cdef void consumer_free(ConsumerSnapshot *s) noexcept nogil                # free the two arrays

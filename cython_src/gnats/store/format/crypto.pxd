@@ -36,22 +36,22 @@ cdef struct BlockCipher:
 cdef size_t nonce_size(int cipher) noexcept nogil
 cdef size_t key_file_size(int cipher) noexcept nogil
 
-# Makes a key file of key_file_size() bytes and its seed (SEED bytes). 0 or CRYPTO_BROKEN.
+# Make a key file of key_file_size() bytes and its seed (SEED bytes). 0 or CRYPTO_BROKEN.
 cdef int key_create(
     int cipher, const uint8_t *server_key, size_t key_n, const uint8_t *context, size_t context_n,
     uint8_t *file, uint8_t *seed) noexcept nogil
-# Opens a key file and gets its seed. 0 or a CryptoError.
+# Open a key file and get its seed. 0 or a CryptoError.
 cdef int key_open(
     int cipher, const uint8_t *server_key, size_t key_n, const uint8_t *context, size_t context_n,
     const uint8_t *file, size_t n, uint8_t *seed) noexcept nogil
 
-# Encrypts n bytes to nonce_size() + n + TAG bytes. 0 or CRYPTO_BROKEN.
+# Encrypt n bytes to nonce_size() + n + TAG bytes. 0 or CRYPTO_BROKEN.
 cdef int file_seal(int cipher, const uint8_t *seed, const uint8_t *data, size_t n, uint8_t *out) noexcept nogil
-# Decrypts a sealed file of n bytes to n - nonce_size() - TAG bytes. 0 or a CryptoError.
+# Decrypt a sealed file of n bytes to n - nonce_size() - TAG bytes. 0 or a CryptoError.
 cdef int file_open(int cipher, const uint8_t *seed, const uint8_t *data, size_t n, uint8_t *out) noexcept nogil
 
-# Prepares a block's key stream: from its seed and the nonce, with which its key file begins.
+# Prepare a block's key stream: from its seed and the nonce, with which its key file begins.
 cdef void block_cipher(BlockCipher *b, int cipher, const uint8_t *seed, const uint8_t *nonce) noexcept nogil
-# Encrypts or decrypts n bytes that are at an offset of the block; `out` may be `data`. 0 or CRYPTO_BROKEN.
+# Encrypt or decrypt n bytes that are at an offset of the block; `out` may be `data`. 0 or CRYPTO_BROKEN.
 cdef int block_xor(
     const BlockCipher *b, uint64_t offset, const uint8_t *data, uint8_t *out, size_t n) noexcept nogil

@@ -27,9 +27,9 @@ cdef void highway_key_of(HighwayKey *key, const char *name, size_t n) noexcept n
 cdef void sha256_of(uint8_t *digest, const char *name, size_t n) noexcept nogil      # digest: 32 bytes
 
 cdef uint64_t highway(const HighwayKey *key, const void *data, size_t n) noexcept nogil
-# Hashes 16 bytes at head followed by n bytes at data.
+# Hash 16 bytes at head followed by n bytes at data.
 cdef uint64_t highway_headed(const HighwayKey *key, const void *head, const void *data, size_t n) noexcept nogil
-# Hashes the pieces one after the other.
+# Hash the pieces one after the other.
 cdef uint64_t highway_pieces(const HighwayKey *key, const HighwayPiece *pieces, int n) noexcept nogil
 
 cdef void highway_init(HighwayState *s, const HighwayKey *key) noexcept nogil

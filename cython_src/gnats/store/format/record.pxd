@@ -87,7 +87,7 @@ cdef inline uint16_t record_subject_n(const char *data) noexcept nogil:
     return n
 
 
-# The size of a record in bytes; one over MAX_RECORD must not be written. The arguments are below 2**32.
+# Return the size of a record in bytes; one over MAX_RECORD must not be written. The arguments are below 2**32.
 cdef inline uint64_t record_size(size_t subject_n, size_t hdr_n, size_t msg_n) noexcept nogil:
     static_assert(RECORD_HEADER == 22)    # nats-server's
     return EMPTY_RECORD + subject_n + msg_n + (HEADERS_N + hdr_n if hdr_n else 0)
@@ -109,7 +109,7 @@ cdef inline uint64_t record_sum(
     return highway_pieces(key, pieces, 3)
 
 
-# Writes a record without its checksum to `out`, which has record_size() bytes; returns the place of the checksum.
+# Write a record without its checksum to `out`, which has record_size() bytes; return the place of the checksum.
 # `seq` includes EBIT or TBIT; no pointer is NULL.
 cdef inline char *record_put(
     char *out, uint64_t seq, int64_t ts, const char *subject, size_t subject_n,
@@ -134,7 +134,7 @@ cdef inline char *record_put(
     return out + msg_n
 
 
-# record_put() with the checksum, which it returns.
+# The same with the checksum, which is returned.
 cdef inline uint64_t record_encode(
     char *out, const HighwayKey *key, uint64_t seq, int64_t ts, const char *subject, size_t subject_n,
     const char *hdr, size_t hdr_n, const char *msg, size_t msg_n,
@@ -145,7 +145,7 @@ cdef inline uint64_t record_encode(
     return sum64
 
 
-# Parses the record at `data`, without its checksum: for bytes that were checked before. RECORD_OK or a RecordError.
+# Parse the record at `data`, without its checksum: for bytes that were checked before. RECORD_OK or a RecordError.
 cdef inline int record_parse(const char *data, size_t n, Record *r) noexcept nogil:
     cdef uint32_t size, hdr_n = 0
     cdef uint64_t seq
@@ -188,19 +188,19 @@ cdef inline int record_parse(const char *data, size_t n, Record *r) noexcept nog
     return bad
 
 
-# The checksum stored in the last 8 bytes of a parsed record.
+# Return the checksum stored in the last 8 bytes of a parsed record.
 cdef inline uint64_t record_stored_hash(const char *data, const Record *r) noexcept nogil:
     cdef uint64_t sum64
     memcpy(&sum64, data + r.size - RECORD_HASH, 8)
     return sum64
 
 
-# The checksum that a parsed record should have.
+# Return the checksum that a parsed record should have.
 cdef inline uint64_t record_hash(const char *data, const HighwayKey *key, const Record *r) noexcept nogil:
     return record_sum(data, key, r.subject_n, <size_t> (r.hdr - r.subject) - r.subject_n, r.hdr_n + r.msg_n)
 
 
-# Parses and checks the record at the beginning of n untrusted bytes. RECORD_OK or a RecordError.
+# Parse and check the record at the beginning of n untrusted bytes. RECORD_OK or a RecordError.
 cdef inline int record_decode(const char *data, size_t n, const HighwayKey *key, Record *r) noexcept nogil:
     cdef int bad = record_parse(data, n, r)
     if bad == RECORD_SHORT or bad == RECORD_BAD:
@@ -208,13 +208,13 @@ cdef inline int record_decode(const char *data, size_t n, const HighwayKey *key,
     return bad if record_hash(data, key, r) == record_stored_hash(data, r) else RECORD_HASH_BAD
 
 
-# Writes a tombstone (`bit` TBIT) or an erased record (EBIT) of EMPTY_RECORD bytes; returns its checksum.
+# Write a tombstone (`bit` TBIT) or an erased record (EBIT) of EMPTY_RECORD bytes; return its checksum.
 cdef inline uint64_t record_encode_mark(
     char *out, const HighwayKey *key, uint64_t seq, int64_t ts, uint64_t bit,
 ) noexcept nogil:
     return record_encode(out, key, seq | bit, ts, out, 0, out, 0, out, 0)
 
 
-# Whether a record says that the message before it is whole.
+# Return whether a record says that the message before it is whole.
 cdef inline bint is_whole_mark(const Record *r) noexcept nogil:
     return r.kind == ERASED and r.seq == 0

@@ -30,11 +30,11 @@ cdef struct Watch:
 # Make a region of at least `size` bytes. NULL: errno says why.
 cdef Region *region_map(int fd, size_t size) noexcept nogil         # read-only, shared; may be longer than the file
 cdef Region *region_memory(size_t size) noexcept nogil              # zeroes
-# Pages of a region that could not be read since it was made.
+# Return the number of pages of a region that could not be read since it was made.
 cdef uint64_t region_hits(const Region *r) noexcept nogil
-# Frees a region when no reader can hold a pointer into it any more; NULL does nothing.
+# Free a region when no reader can hold a pointer into it any more; NULL does nothing.
 cdef void region_retire(Region *r) noexcept nogil
-# Frees a region at once: no other thread may hold a pointer into it.
+# Free a region at once: no other thread may hold a pointer into it.
 cdef void region_free(Region *r) noexcept nogil
-# Pages of all stores that could not be read since the process began.
+# Return the number of pages of all stores that could not be read since the process began.
 cdef uint64_t region_faults() noexcept nogil

@@ -23,13 +23,13 @@ cdef enum S2Error:
     S2_TOO_LARGE = -3          # over the limit
 
 
-# The uncompressed size of a stream in bytes, or an S2Error.
+# Return the uncompressed size of a stream in bytes, or an S2Error.
 cdef int64_t s2_decoded_size(const uint8_t *data, size_t n, uint64_t limit) noexcept nogil
-# Decodes a stream (or one block) to exactly `size` bytes, for a stream s2_decoded_size(). 0 or S2_BAD.
+# Decode a stream (or one block) to exactly `size` bytes: for a stream, s2_decoded_size(). 0 or S2_BAD.
 cdef int s2_decode(const uint8_t *data, size_t n, uint8_t *out, size_t size) noexcept nogil
 cdef int s2_decode_block(const uint8_t *data, size_t n, uint8_t *out, size_t size) noexcept nogil
 
-# Encodes a stream of at most s2_bound() bytes. The bytes written, or S2_NO_MEMORY.
+# Encode a stream of at most s2_bound() bytes. Return the bytes written, or S2_NO_MEMORY.
 cdef size_t s2_bound(size_t n) noexcept nogil
 cdef int64_t s2_encode(const uint8_t *data, size_t n, uint8_t *out) noexcept nogil
 
@@ -47,12 +47,12 @@ cdef struct S2Chunk:
     uint32_t crc
 
 
-# Gets the chunk at *at and advances *at. 1; 0: the end; S2_BAD, also for an incomplete chunk. `first`: the chunk must
+# Get the chunk at *at and advance *at. 1; 0: the end; S2_BAD, also for an incomplete chunk. `first`: the chunk must
 # be the identifier.
 cdef int s2_next_chunk(const uint8_t **at, const uint8_t *end, bint first, S2Chunk *c) noexcept nogil
 cdef int s2_decode_chunk(const S2Chunk *c, uint8_t *out) noexcept nogil      # to c.size bytes; 0 or S2_BAD
 
-# Whether the content of a block file begins like a compressed one.
+# Return whether the content of a block file begins like a compressed one.
 cdef bint is_compressed(const uint8_t *data, size_t n) noexcept nogil
 # Convert the content of a block file (uncompressed at least 8 bytes) into a malloc'd buffer. 0 or an S2Error.
 cdef int compress_file(const uint8_t *data, size_t n, uint8_t **out, size_t *size) noexcept nogil

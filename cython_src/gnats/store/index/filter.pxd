@@ -13,7 +13,7 @@ cdef struct Filter:
     bint all          # one of them is `>`
 
 
-# Makes a filter of a sequence of str or bytes; NULL for an empty one. Raises MemoryError. One malloc'd block holds the
+# Make a filter of a sequence of str or bytes; NULL for an empty one. Raises MemoryError. One malloc'd block holds the
 # filter and its subjects: the owner frees it with filter_free(), or retires it.
 cdef Filter *filter_make(subjects) except? NULL
 cdef void filter_free(Filter *f) noexcept nogil

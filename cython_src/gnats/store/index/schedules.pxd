@@ -37,22 +37,22 @@ cdef struct Schedules:
 
 
 cdef Schedule *schedule_find(Schedules *all, const char *subject, uint32_t n) noexcept nogil    # NULL: none
-# Makes the message `seq` the schedule of its subject. 0 or SCHEDULES_NO_MEMORY: then the subject has no schedule.
+# Make the message `seq` the schedule of its subject. 0 or SCHEDULES_NO_MEMORY: then the subject has no schedule.
 cdef int schedule_add(Schedules *all, uint64_t seq, const char *subject, uint32_t n, int64_t ts) noexcept nogil
-# Sets the time that a schedule is due; ends its flight.
+# Set the time at which a schedule is due; it is not in flight any more.
 cdef void schedule_due(Schedules *all, Schedule *sc, int64_t ts) noexcept nogil
-# Puts a schedule in flight back that could not be carried out, to try again at `when`.
+# Put a schedule in flight back that could not be carried out, to try again at `when`.
 cdef void schedule_again(Schedules *all, Schedule *sc, int64_t when) noexcept nogil
-# Removes and frees a schedule.
+# Remove and free a schedule.
 cdef void schedule_drop(Schedules *all, Schedule *sc) noexcept nogil
-# Takes the first schedule that is due at `now`; it is in flight then. NULL: none is due.
+# Take the first schedule that is due at `now`; it is in flight then. NULL: none is due.
 cdef Schedule *schedule_take(Schedules *all, int64_t now) noexcept nogil
-# When the next schedule is to be carried out; INT64_MAX: none waits.
+# Return when the next schedule is to be carried out; INT64_MAX: none waits.
 cdef int64_t schedules_next(const Schedules *all) noexcept nogil
 cdef void schedules_clear(Schedules *all) noexcept nogil
 
-# Encodes sched.db: at most schedules_room() bytes. Returns the bytes written.
+# Encode sched.db: at most schedules_room() bytes. Return the bytes written.
 cdef size_t schedules_room(const Schedules *all) noexcept nogil
 cdef size_t schedules_encode(const Schedules *all, uint64_t high_seq, uint8_t *out) noexcept nogil
-# Adds decoded schedules. 0 or a SchedulesError; then there are no schedules at all.
+# Add decoded schedules. 0 or a SchedulesError; then there are no schedules at all.
 cdef int schedules_decode(Schedules *all, const uint8_t *data, size_t n, uint64_t *high_seq) noexcept nogil

@@ -32,37 +32,37 @@ cdef enum SeqSetError:
     SEQSET_NO_MEMORY = -2
 
 
-# Frees the nodes. A zeroed struct is an empty set.
+# Free the nodes. A zeroed struct is an empty set.
 cdef void seqset_clear(SeqSet *s) noexcept nogil
-# Copies into an empty set. 0 or SEQSET_NO_MEMORY.
+# Copy into an empty set. 0 or SEQSET_NO_MEMORY.
 cdef int seqset_copy(SeqSet *to, const SeqSet *s) noexcept nogil
 
 cdef bint seqset_exists(SeqSet *s, uint64_t seq) noexcept nogil
-# 1: inserted, 0: it was a member, or SEQSET_NO_MEMORY.
+# Insert a sequence. 1: inserted, 0: it was a member, or SEQSET_NO_MEMORY.
 cdef int seqset_insert(SeqSet *s, uint64_t seq) noexcept nogil
-# True: deleted. False: it was no member, or there is no memory to delete it.
+# Delete a sequence. False: it was no member, or there is no memory to delete it.
 cdef bint seqset_delete(SeqSet *s, uint64_t seq) noexcept nogil
 
 # Insert or delete the sequences from first to last, both included. Return how many changed, or SEQSET_NO_MEMORY, when
 # some of them may have changed.
 cdef int64_t seqset_insert_range(SeqSet *s, uint64_t first, uint64_t last) noexcept nogil
 cdef int64_t seqset_delete_range(SeqSet *s, uint64_t first, uint64_t last) noexcept nogil
-# Makes sure that everything from a sequence on can be deleted without memory. False: no memory.
+# Make sure that everything from a sequence on can be deleted without memory. False: no memory.
 cdef bint seqset_prepare_cut(SeqSet *s, uint64_t first) noexcept nogil
 cdef uint64_t seqset_count(SeqSet *s, uint64_t first, uint64_t last) noexcept nogil    # members from first to last
 
-# The smallest and the largest member; 0 for an empty set.
+# Return the smallest or the largest member; 0 for an empty set.
 cdef uint64_t seqset_first(const SeqSet *s) noexcept nogil
 cdef uint64_t seqset_last(const SeqSet *s) noexcept nogil
-# The first run of consecutive members at or after start; False when there is none.
+# Get the first run of consecutive members at or after start; False when there is none.
 cdef bint seqset_next_range(SeqSet *s, uint64_t start, uint64_t *first, uint64_t *last) noexcept nogil
-# The first sequence at or after seq that is no member; the last one at or before it. 0 when there is none.
+# Return the first sequence at or after seq that is no member; the last one at or before it. 0 when there is none.
 cdef uint64_t seqset_next_absent(SeqSet *s, uint64_t seq) noexcept nogil
 cdef uint64_t seqset_prev_absent(SeqSet *s, uint64_t seq) noexcept nogil
 
 cdef size_t seqset_encoded_size(const SeqSet *s) noexcept nogil
 cdef size_t seqset_encode(const SeqSet *s, uint8_t *out) noexcept nogil              # bytes written
-# Decodes into an empty set. The bytes read, or a SeqSetError; then the set is empty.
+# Decode into an empty set. The bytes read, or a SeqSetError; then the set is empty.
 cdef int64_t seqset_decode(SeqSet *s, const uint8_t *data, size_t n) noexcept nogil
 cdef size_t seqset_memory(const SeqSet *s) noexcept nogil                            # bytes held
 

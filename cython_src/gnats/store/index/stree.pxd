@@ -92,20 +92,20 @@ cdef struct STreeIter:
     STreeState near_states[NEAR_STATES]
 
 
-# Makes an empty tree. value_size is a multiple of 8.
+# Make an empty tree. value_size is a multiple of 8.
 cdef void stree_init(STree *t, size_t value_size) noexcept nogil
-# Deletes all subjects and frees the memory.
+# Delete all subjects and free the memory.
 cdef void stree_clear(STree *t) noexcept nogil
 
-# The value of a subject; NULL: the tree does not have it.
+# Return the value of a subject; NULL: the tree does not have it.
 cdef void *stree_find(const STree *t, const char *subject, size_t n) noexcept nogil
-# The value of a subject, inserted with a value of zeroes if it is new. NULL: no memory, or n is 0 or over
-# MAX_TREE_SUBJECT.
+# Return the value of a subject; insert the subject with a value of zeroes if it is new. NULL: no memory, or n is 0 or
+# over MAX_TREE_SUBJECT.
 cdef void *stree_insert(STree *t, const char *subject, size_t n, bint *was_there) noexcept nogil
-# Deletes a subject and copies its value to `value` (may be NULL). False: the tree does not have it.
+# Delete a subject and copy its value to `value` (may be NULL). False: the tree does not have it.
 cdef bint stree_delete(STree *t, const char *subject, size_t n, void *value) noexcept nogil
 
-# Iterates over the subjects that match one of the filters (no filters: all), each once, in the order of their bytes.
+# Iterate over the subjects that match one of the filters (no filters: all), each once, in the order of their bytes.
 # stree_next() returns False after the last one; call stree_end() then. The filters must outlive the iterator; the
 # iterator must not move.
 cdef void stree_iter(STreeIter *it, STree *t, const STreeFilter *filters, uint32_t n_filters) noexcept nogil

@@ -48,18 +48,19 @@ cdef struct Expiry:
 
 cdef void wheel_init(Wheel *w) noexcept nogil
 cdef void wheel_clear(Wheel *w) noexcept nogil
-# Sets when a sequence expires, in ns since 1970; 0 or WHEEL_NO_MEMORY.
+# Set when a sequence expires, in ns since 1970; 0 or WHEEL_NO_MEMORY.
 cdef int wheel_add(Wheel *w, uint64_t seq, int64_t expires) noexcept nogil
 cdef bint wheel_has(const Wheel *w, uint64_t seq) noexcept nogil
 cdef bint wheel_find(const Wheel *w, uint64_t seq, int64_t *expires) noexcept nogil
 cdef bint wheel_remove(Wheel *w, uint64_t seq) noexcept nogil       # False: it has no time
-# Takes out entries that expire at `now` or before, in no order; their number. If it is `room`, there may be more.
+# Take out entries that expire at `now` or before, in no order. Return their number. If it is `room`, there may be more.
 cdef size_t wheel_take(Wheel *w, int64_t now, Expiry *out, size_t room) noexcept nogil
-# A time before which no entry expires: exact after a take, maybe too early after a removal. INT64_MAX: no entries.
+# Return a time before which no entry expires: exact after a take, maybe too early after a removal. INT64_MAX: no
+# entries.
 cdef int64_t wheel_next(const Wheel *w) noexcept nogil
 
-# Encodes thw.db: at most wheel_room() bytes. Returns the bytes written.
+# Encode thw.db: at most wheel_room() bytes. Return the bytes written.
 cdef size_t wheel_room(const Wheel *w) noexcept nogil
 cdef size_t wheel_encode(const Wheel *w, uint64_t high_seq, uint8_t *out) noexcept nogil
-# Replaces all entries by decoded ones. 0 or a WheelError; then the wheel is empty.
+# Replace all entries by decoded ones. 0 or a WheelError; then the wheel is empty.
 cdef int wheel_decode(Wheel *w, const uint8_t *data, size_t n, uint64_t *high_seq) noexcept nogil

@@ -34,11 +34,12 @@ cdef inline int64_t ns_of(int64_t secs, int64_t nanos) noexcept nogil:
     return secs * SECOND + nanos
 
 
-# The day of a date. A month outside 1 to 12 counts into another year, a day outside its month into another month.
+# Return the day of a date. A month outside 1 to 12 counts into another year, a day outside its month into another
+# month.
 cdef int64_t days_of(int64_t year, int64_t month, int64_t day) noexcept nogil
 cdef int32_t days_in(int64_t year, int32_t month) noexcept nogil
 cdef void civil_of(int64_t secs, Civil *out) noexcept nogil
-# Writes a time as Go's time.RFC3339Nano, in a zone `offset` seconds east of UTC. The bytes written (max. TIME_ROOM).
+# Write a time as Go's time.RFC3339Nano, in a zone `offset` seconds east of UTC. Return the size, TIME_ROOM at most.
 cdef size_t put_time_at(char *out, int64_t ns, int32_t offset) noexcept nogil
-# Parses RFC 3339 as Go's time.Parse does, which is less strict than the RFC. False: not a time.
+# Parse RFC 3339 as Go's time.Parse does, which is less strict than the RFC. False: not a time.
 cdef bint parse_rfc3339(const char *p, size_t n, int64_t *secs, int64_t *nanos) noexcept nogil

@@ -27,11 +27,12 @@ cdef struct Cron:
     uint64_t second, minute, hour, day, month, weekday
 
 
-# Parses six fields. False: they are invalid.
+# Parse six fields. False: they are invalid.
 cdef bint parse_cron(const char *p, size_t n, Cron *out) noexcept nogil
-# The first time after `after` that the fields match; both in seconds since 1970. False: there is none in five years.
+# Get the first time after `after` that the fields match; both in seconds since 1970. False: there is none in five
+# years.
 cdef bint cron_next(const Cron *c, const Zone *z, int64_t after, int64_t *out) noexcept nogil
-# The first time of a pattern after `ts`, and for a repeating one not before `now`; both in ns since 1970. `zone` NULL:
-# the schedule names no time zone.
+# Get the first time of a pattern after `ts`, and for a repeating one not before `now`; both in ns since 1970. `zone`
+# NULL: the schedule names no time zone.
 cdef ScheduleKind next_due(
     const char *pattern, size_t n, const char *zone, size_t zone_n, int64_t ts, int64_t now, Due *out) noexcept nogil

@@ -1,8 +1,8 @@
 """Time zones: the files of the system's time zone database (TZif, RFC 8536), and the local time in a zone.
 
 A zone is read for each use and not cached: its file is in the page cache, and an update of the database takes effect
-while the server runs. As in Go's time.LoadLocation are the names of zones, and the rules for times after the last
-transition in a file.
+while the server runs. The names of zones, and the rules for times after the last transition in a file, are those
+of Go's time.LoadLocation.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -36,11 +36,11 @@ cdef struct ZoneTime:
     int64_t start, end
 
 
-# Reads a zone; zone_free() follows. False: there is no zone of that name, or its file is invalid.
+# Read a zone; zone_free() follows. False: there is no zone of that name, or its file is invalid.
 cdef bint zone_open(Zone *z, const char *name, size_t n) noexcept nogil
 cdef void zone_free(Zone *z) noexcept nogil
-# The offset at a time (seconds since 1970). z NULL: UTC.
+# Get the offset at a time (seconds since 1970). z NULL: UTC.
 cdef void zone_at(const Zone *z, int64_t secs, ZoneTime *out) noexcept nogil
-# Converts a local time to seconds since 1970; `shown` is the local time counted like UTC. For a time that comes twice,
+# Convert a local time to seconds since 1970; `shown` is the local time counted like UTC. For a time that comes twice,
 # or not at all, the result is right for one side of the change, as in Go's time.Date.
 cdef int64_t zone_seconds(const Zone *z, int64_t shown) noexcept nogil
