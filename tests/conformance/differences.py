@@ -58,6 +58,8 @@ JETSTREAM_WORDS: tuple[tuple[tuple[str, ...], tuple[bytes, ...] | None], ...] = 
 JETSTREAM_OTHERWISE: tuple[tuple[tuple[str, ...], tuple[bytes, ...] | None], ...] = (
     # A time beyond int64 nanoseconds wraps around in the reference; gnats takes the last possible one.
     *(((name,), (b'"9999-12-31T23:59:59.999999999Z"',)) for name in ("opt_start_time", "start_time")),
+    # The reference loses a consumer that begins at the last sequence when it starts again; gnats keeps it.
+    (("opt_start_seq",), (b"18446744073709551615",)),
     # The reference cannot store a time before the year 0; gnats keeps the text.
     (("pause_until",), (b'"0000-01-01T00:00:00+23:59"',)),
     # The check of two idle heartbeats against the request's expiry overflows in the reference.

@@ -31,7 +31,7 @@ Path_ = tuple[str, ...]
 CONFIG = "server_name: srv, jetstream { store_dir: js, max_mem: 100M, max_file: 1G }"
 PARTS = 6
 """Number of tests among which the fields of a schema are divided."""
-_TOLD_LATER = ("mirror", "sources")
+_SETTLING = ("mirror", "sources")
 """Members of a stream's state that depend on the progress of its mirror or sources."""
 NAMES_OF_ITS_OWN = re.compile(rb"(Nats-Pin-Id|Nats-Stream-Identity): [^\r]*")
 SHORT = 60 * 10**9
@@ -131,7 +131,7 @@ def shown(answer: Message, *, outline: bool) -> Any:
     if outline:
         return "error" in answer.json
     if isinstance(payload, list):
-        payload = [(name, without_pins(value)) for name, value in payload if name not in _TOLD_LATER]
+        payload = [(name, without_pins(value)) for name, value in payload if name not in _SETTLING]
     return header, payload
 
 

@@ -1,11 +1,13 @@
 """Requests about JWTs in the system account: failures, and many requests at once."""
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.natspy import joined
 from support.trust import Trust
 
 from gnats import Options, Server
@@ -21,24 +23,19 @@ from .peer import Log
 pytestmark = pytest.mark.timeout(60)
 
 
-async def ask(server: Server, *subjects: str) -> list[dict[str, Any]]:
-    """Send requests in the system account at once; return the answers in order."""
-    assert server.system_account
-    client = server.internal_clients.new(server.system_account)
-    answers: list[dict[str, Any]] = []
-    done = asyncio.Event()
-
-    def answered(message: Message) -> None:
-        answers.append(json.loads(message.payload))
-        if len(answers) == len(subjects):
-            done.set()
-
-    client.subscribe(b"answers", answered)
-    for subject in subjects:
-        client.publish(subject.encode(), b"", reply=b"answers")
-    async with asyncio.timeout(30):
-        await done.wait()
-    return answers
+async def ask(server: Server, trust: Trust, *subjects: str) -> list[dict[str, Any]]:
+    """Send requests at once as a user of the system account; return the answers in order."""
+    user = trust.system.user()
+    async with joined(
+        server.client_url,
+        user_jwt_cb=user.jwt.encode,
+        signature_cb=lambda nonce: base64.b64encode(user.key.sign(nonce.encode())),
+    ) as client:
+        inbox = client.new_inbox()
+        answers = await client.subscribe(inbox)
+        for subject in subjects:
+            await client.publish(subject, reply=inbox)
+        return [json.loads((await answers.next_msg(timeout=30)).data) for _ in subjects]
 
 
 async def test_a_change_that_fails_is_answered_and_others_go_on(
@@ -51,10 +48,13 @@ async def test_a_change_that_fails_is_answered_and_others_go_on(
 
     monkeypatch.setattr(OperatorMode, "account_claim_update", update)
     conf = tmp_path / "server.conf"
-    conf.write_text(Trust().config())
+    trust = Trust()
+    conf.write_text(trust.config())
     log = Log()
     server = await start(log, opts=Options.from_file(conf))
-    bad, good = await ask(server, *(f"$SYS.REQ.ACCOUNT.{name}.CLAIMS.UPDATE" for name in ("BAD", "GOOD")))
+    bad, good = await ask(
+        server, trust, *(f"$SYS.REQ.ACCOUNT.{name}.CLAIMS.UPDATE" for name in ("BAD", "GOOD"))
+    )
     assert bad["server"]["id"] == good["server"]["id"] == server.id
     assert bad["error"] == {"code": 500, "description": "internal error"}
     assert good["data"] == "GOOD"
@@ -70,10 +70,11 @@ async def test_a_question_that_fails_is_answered(
 
     monkeypatch.setattr(DirectoryResolver, "list_accounts", list_accounts)
     conf = tmp_path / "server.conf"
-    conf.write_text(Trust().config(resolver=f"{{ type: full, dir: '{tmp_path / 'jwt'}' }}"))
+    trust = Trust()
+    conf.write_text(trust.config(resolver=f"{{ type: full, dir: '{tmp_path / 'jwt'}' }}"))
     log = Log()
     server = await start(log, opts=Options.from_file(conf))
-    answers = await ask(server, "$SYS.REQ.CLAIMS.LIST", "$SYS.REQ.CLAIMS.LIST")
+    answers = await ask(server, trust, "$SYS.REQ.CLAIMS.LIST", "$SYS.REQ.CLAIMS.LIST")
     assert [each["error"]["description"] for each in answers] == ["internal error"] * 2
 
 

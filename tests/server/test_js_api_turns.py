@@ -20,7 +20,10 @@ from gnats.jetstream.api.stream_requests import MANY_SUBJECTS
 from gnats.jetstream.control.jsaccount import JSAccount
 from gnats.jetstream.control.proposals import PurgeProposal
 from gnats.jetstream.control.streams import Stream
+from gnats.options.values.accounts import AccountConfig
+from gnats.options.values.auth import User
 from gnats.options.values.jetstream import JetStreamOptions
+from gnats.options.values.limits import UNLIMITED
 
 from .conftest import Start
 from .peer import Log
@@ -179,12 +182,18 @@ async def test_whoever_asks_for_too_much_has_its_requests_dropped(
     body = {"filter": "x" * 100_000} if limit == "bytes" else None
     if limit == "bytes":
         monkeypatch.setattr(apiqueue, "MOST_BYTES", 450_000)
-    server = await start(log=log, jetstream=options)
-    told: asyncio.Queue[Any] = asyncio.Queue()
-    assert server.system_account is not None
-    system = server.internal_clients.new(server.system_account)
-    system.subscribe(b"$JS.EVENT.ADVISORY.API.LIMIT_REACHED", told.put_nowait)
-    async with joined(server.client_url) as client, joined(server.client_url) as other:
+    users = [User("sys", "pw", account="SYS"), User("a", "pw", account="A")]
+    accounts = [AccountConfig("SYS"), AccountConfig("A", jetstream=UNLIMITED)]
+    server = await start(
+        log=log, jetstream=options, accounts=accounts, users=users, system_account="SYS", no_auth_user="a"
+    )
+    async with (
+        joined(server.client_url, user="sys", password="pw") as system,
+        joined(server.client_url) as client,
+        joined(server.client_url) as other,
+    ):
+        advisories = await system.subscribe("$JS.EVENT.ADVISORY.API.LIMIT_REACHED")
+        await system.flush()
         await make(client, "S", "T")
         slow = SlowPurges(monkeypatch)
         first = await ask_later(client, "STREAM.PURGE.S")
@@ -193,7 +202,7 @@ async def test_whoever_asks_for_too_much_has_its_requests_dropped(
         mine = [
             await ask_later(client, "STREAM.PURGE.S", body) for _ in range(4 if limit == "requests" else 5)
         ]
-        advisory = json.loads((await told.get()).payload)
+        advisory = json.loads((await advisories.next_msg(timeout=60)).data)
         assert advisory["type"] == "io.nats.jetstream.advisory.v1.api_limit_reached"
         assert advisory["dropped"] == len(mine)
         assert any("JetStream API queue limit reached, dropping" in line for line in log.lines)

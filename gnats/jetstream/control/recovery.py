@@ -21,7 +21,11 @@ from gnats.jetstream.control.streams import Stream
 from gnats.jetstream.disk.encryption import MetaError
 from gnats.jetstream.disk.metafiles import CONSUMERS, DELETED, Meta, read_consumer_meta, read_stream_meta
 from gnats.jetstream.errors import ApiError
-from gnats.jetstream.settings.config import LIMITS, REQUIRED_LEVEL_KEY, StreamConfig, supports_required_level
+from gnats.jetstream.settings.config import (
+    REQUIRED_LEVEL_KEY,
+    StreamConfig,
+    supports_required_level,
+)
 from gnats.version import JS_API_LEVEL
 
 if TYPE_CHECKING:
@@ -111,9 +115,7 @@ async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger) -> None:
     if stream.offline_reason:
         return
     stream.subscribe()
-    if repaired.retention != LIMITS:
-        for consumer in stream.consumers.values():
-            await asyncio.to_thread(consumer.native.check_state_for_interest_stream)
+    await stream.forget_acknowledged()
 
 
 def _unsupported(meta: Meta) -> str:

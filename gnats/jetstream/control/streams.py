@@ -42,6 +42,7 @@ from gnats.jetstream.disk.sources_state import SourcesState, write_sources_state
 from gnats.jetstream.settings.config import (
     FILE,
     INTEREST,
+    LIMITS,
     MEMORY,
     WORKQUEUE,
     ConsumerConfig,
@@ -344,7 +345,7 @@ class Stream:
                 undo = await asyncio.to_thread(Undo, self.directory)
                 await asyncio.to_thread(write_stream_meta, self.directory, config, self.created, self.seal)
             # The store first: it must know TTLs and schedules before the first one is acknowledged.
-            await in_thread(lambda: update_store(self.store, config))
+            await in_thread(lambda: self._update_store(config))
             self._change(config)
         except Exception as exc:
             await self._change_back(old, undo)
@@ -353,11 +354,32 @@ class Stream:
                 raise errors.STREAM_UPDATE(err=text) from exc
             raise
         self.native.look_for_expired()
+        if config.retention != old.retention:
+            await self.forget_acknowledged()
         await self.origins.update(old)
         try:
             await self._write_sources(self.origins.state())
         except OSError as exc:
             raise errors.STREAM_UPDATE(err=os_error(exc)) from exc
+
+    async def forget_acknowledged(self) -> None:
+        """Remove messages that the consumers have acknowledged, if retention depends on them.
+
+        An interest stream without consumers has no messages. One with consumers keeps older messages that
+        pass none of their filters, as in nats-server.
+        """
+        if self.config.retention == INTEREST and not self.consumers:
+            await in_thread(self.native.forget_unneeded)
+        elif self.config.retention != LIMITS:
+            for consumer in list(self.consumers.values()):
+                await in_thread(consumer.native.check_state_for_interest_stream)
+
+    def _update_store(self, config: StreamConfig) -> None:
+        """Apply a configuration to the store; in a thread. Raises StoreFailure."""
+        try:
+            update_store(self.store, config)
+        finally:
+            self.native.limits_changed()
 
     def _change(self, config: StreamConfig) -> None:
         self._configure(config)
@@ -370,7 +392,7 @@ class Stream:
         if self._native is not None:
             self._change(old)
             try:
-                await in_thread(lambda: update_store(self.store, old))
+                await in_thread(lambda: self._update_store(old))
             except StoreFailure as exc:
                 self._log_error("changing", exc)
         try:

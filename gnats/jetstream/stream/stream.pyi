@@ -67,6 +67,13 @@ class Stream(StreamBase):
         With `sync_always`, publishers are answered after an fdatasync. Raises ValueError for unsupported
         settings and malformed transforms, MemoryError, OSError when the sync thread cannot be started.
         """
+    def limits_changed(self) -> None:
+        """Tell usage and consumers of the messages that the store removed when its limits were changed.
+
+        Any thread.
+        """
+    def forget_unneeded(self) -> None:
+        """Remove the messages that no consumer needs, if retention depends on consumers. Any thread."""
     def look_for_expired(self) -> None:
         """Check soon for expired messages, after the limits of the store have changed."""
     def subscribe(self) -> None:

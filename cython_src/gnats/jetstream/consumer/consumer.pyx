@@ -56,7 +56,7 @@ from gnats.jetstream.consumer.send_queue cimport outq_ended, outq_status
 from gnats.jetstream.consumer.skiplist cimport skip_free
 from gnats.jetstream.engine.barrier cimport local_of, run_later
 from gnats.jetstream.engine.consumerbase cimport ConsumerType
-from gnats.jetstream.state.streamcore cimport INTEREST_POLICY, LIMITS_POLICY, StreamCore
+from gnats.jetstream.state.streamcore cimport INTEREST_POLICY, LIMITS_POLICY, StreamCore, remove_unneeded
 from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.format.codec cimport (
     ConsumerSnapshot,
@@ -292,7 +292,7 @@ cdef class Consumer(ConsumerState):
         pthread_mutex_lock(&self.lock)
         floor = self.asflr
         pthread_mutex_unlock(&self.lock)
-        remove_unneeded(self, False, floor + 1, UINT64_MAX)
+        remove_unneeded(self.stream, NULL, floor + 1, UINT64_MAX)
 
     def check_state_for_interest_stream(self) -> None:
         """After recovery, have an interest or work queue stream remove the messages that this consumer had acknowledged
@@ -303,7 +303,7 @@ cdef class Consumer(ConsumerState):
         pthread_mutex_lock(&self.lock)
         end = self.sseq
         pthread_mutex_unlock(&self.lock)
-        remove_unneeded(self, True, 0, end)
+        remove_unneeded(self.stream, self.filter, 0, end)
 
     # -- for the API -------------------------------------------------------------------------------------------------
 
@@ -608,31 +608,6 @@ cdef int subscribe_native(
         raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
     o.subs.append(<size_t> s)
     return 0
-
-
-cdef void remove_unneeded(ConsumerState o, bint filtered, uint64_t seq, uint64_t end):
-    """Have the stream remove those of its present messages from seq up to, but without, end that no consumer needs
-    any more. `filtered`: only those that pass this consumer's filter. No lock is held; any thread."""
-    cdef QsParticipant me
-    cdef StoreMsg sm
-    cdef bint more = True
-    qs_register(&me)
-    with nogil:
-        pthread_mutex_lock(&o.store.lock)
-        end = min(end, o.store.last_seq + 1)
-        pthread_mutex_unlock(&o.store.lock)
-        while more:
-            qs_online(&me)
-            pthread_mutex_lock(&o.store.lock)
-            more = not o.stream.closed and o.store.load_next(
-                o.filter if filtered else NULL, seq, &sm, NULL) == STORE_OK
-            pthread_mutex_unlock(&o.store.lock)
-            more = more and sm.seq < end
-            if more:
-                seq = sm.seq + 1
-                o.stream.ack_msg(sm.seq, NULL)
-            qs_offline(&me)
-    qs_unregister(&me)
 
 
 cdef void wake_now(ConsumerState o):

@@ -146,3 +146,8 @@ cdef void arm_schedules(StreamCore s) noexcept nogil
 cdef void note_damage(void *ctx) noexcept nogil
 cdef void note_removed(void *ctx, uint64_t seq, const char *subject, uint32_t n, uint64_t msgs,
                        uint64_t bytes) noexcept nogil
+
+
+# Have the stream remove those of its present messages from seq up to, but without, end that no consumer needs any more:
+# only those that pass the filter, NULL for all. The caller holds no lock. Any thread.
+cdef void remove_unneeded(StreamCore s, const Filter *f, uint64_t seq, uint64_t end)

@@ -6,6 +6,7 @@ from libc.string cimport memcpy, memset
 
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
+from gnats.core.runtime.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.subjects.subject cimport subject_has_wildcard
 from gnats.includes.atomics cimport store32
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -291,3 +292,25 @@ cdef void add_removal(Removals *gone, uint64_t seq, const char *subject, uint32_
 
 cdef inline size_t removal_size(size_t n) noexcept nogil:
     return (sizeof(Removal) + n + 7) & ~<size_t> 7
+
+
+cdef void remove_unneeded(StreamCore s, const Filter *f, uint64_t seq, uint64_t end):
+    cdef QsParticipant me
+    cdef StoreMsg sm
+    cdef bint more = True
+    qs_register(&me)
+    with nogil:
+        pthread_mutex_lock(&s.store.lock)
+        end = min(end, s.store.last_seq + 1)
+        pthread_mutex_unlock(&s.store.lock)
+        while more:
+            qs_online(&me)
+            pthread_mutex_lock(&s.store.lock)
+            more = not s.closed and s.store.load_next(f, seq, &sm, NULL) == STORE_OK
+            pthread_mutex_unlock(&s.store.lock)
+            more = more and sm.seq < end
+            if more:
+                seq = sm.seq + 1
+                s.ack_msg(sm.seq, NULL)
+            qs_offline(&me)
+    qs_unregister(&me)

@@ -1,7 +1,7 @@
 """A stream; see stream.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 from posix.unistd cimport usleep
@@ -48,6 +48,7 @@ from gnats.jetstream.state.streamcore cimport (
     arm_schedules,
     note_damage,
     note_removed,
+    remove_unneeded,
 )
 from gnats.jetstream.stream.aging cimport expire_msgs, purge_msg_ids
 from gnats.jetstream.stream.directget cimport process_direct_get, process_direct_get_last
@@ -252,6 +253,22 @@ cdef class Stream(StreamCore):
             usage_add(self.account_usage, self.cfg.memory, delta)
         if self.server_usage is not None:
             usage_add(self.server_usage, self.cfg.memory, delta)
+
+    def limits_changed(self) -> None:
+        """Tell usage and consumers of the messages that the store removed when its limits were changed. Any thread."""
+        cdef QsParticipant me
+        qs_register(&me)
+        with nogil:
+            qs_online(&me)
+            self.enter()
+            self.leave(NULL)
+            qs_offline(&me)
+        qs_unregister(&me)
+
+    def forget_unneeded(self) -> None:
+        """Remove the messages that no consumer needs, if retention depends on consumers. Any thread."""
+        if self.cfg.retention != LIMITS_POLICY:
+            remove_unneeded(self, NULL, 0, UINT64_MAX)
 
     def look_for_expired(self) -> None:
         """Arm the timers of expiry and schedules anew. Call it after the limits of the store were changed."""
