@@ -12,7 +12,6 @@ from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.subscriptions cimport add_native_sub, unsubscribe
 from gnats.core.messages.message cimport Message, NativeSub
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
-from gnats.core.runtime.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.atomics cimport exchange8, load8, store8
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -57,7 +56,6 @@ from gnats.jetstream.consumer.skiplist cimport skip_free
 from gnats.jetstream.engine.barrier cimport local_of, run_later
 from gnats.jetstream.engine.consumerbase cimport ConsumerType
 from gnats.jetstream.state.streamcore cimport INTEREST_POLICY, LIMITS_POLICY, StreamCore, remove_unneeded
-from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.format.codec cimport (
     ConsumerSnapshot,
     consumer_bound,
