@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from gnats.accounts.internal_client import InternalClient, Message
 from gnats.clock import Timer, call_later
-from gnats.go.json import Json, marshal
+from gnats.go.json import Json, marshal, marshal_steps
 from gnats.go.text import quote
 from gnats.jetstream import errors
 from gnats.jetstream.api import consumer_requests, stream_requests
@@ -26,6 +26,7 @@ from gnats.jetstream.api.queue import Job, Ready, RequestQueue
 from gnats.jetstream.api.request import Request, Route, Scope
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.threads import in_thread
+from gnats.runtime.steps import finish
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
@@ -287,7 +288,9 @@ class Api:
     async def respond_at_length(self, request: Request, members: Json) -> None:
         """Answer with a success that is so long that a thread encodes it."""
         response = {"type": request.response_type} | members
-        self._respond(request, await in_thread(lambda: marshal(response)), failed=False)
+        # In steps, because each step holds the interpreter's lock.
+        payload = await in_thread(lambda: finish(marshal_steps(response, 2)))
+        self._respond(request, payload, failed=False)
 
     def _respond(self, request: Request, payload: bytes, *, failed: bool) -> None:
         self.js.count_request(request.account, failed=failed)

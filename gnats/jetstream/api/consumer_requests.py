@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,12 @@ from gnats.go.times import ZERO_TIME, unix_ns, utc
 from gnats.jetstream import errors
 from gnats.jetstream.api.paging import PAGE, PAGED, ListPage, names_page
 from gnats.jetstream.api.request import OFFLINE_DELAY, Request, Route, Scope, cluster_required
-from gnats.jetstream.api.stream_requests import online
+from gnats.jetstream.api.stream_requests import MANY_SUBJECTS, online
 from gnats.jetstream.control.consumers import consumer_info
+from gnats.jetstream.control.info import length
 from gnats.jetstream.settings.config import ACK_FLOW_CONTROL, LIMITS, ConsumerConfig
 from gnats.jetstream.settings.consumer_rules import is_group_name
+from gnats.runtime.steps import in_slices
 
 if TYPE_CHECKING:
     from gnats.jetstream.control.consumers import Consumer
@@ -158,13 +161,21 @@ def _names(request: Request) -> Json:
     return about | {"consumers": names}
 
 
-def _list(request: Request) -> Json:
+def _list(request: Request) -> Json | Awaitable[None]:
     request.check_level()
     jsa = request.jsa
     found = request.read_optional(PAGE, "JSApiConsumersRequest")
     consumers = _public(jsa.stream(request.tokens[2]))
     page = ListPage(consumers, found)
-    return page.answer("consumers", [consumer_info(consumer, dynamic=False) for consumer in page.items])
+    if sum(length(consumer.config) for consumer in page.items) < MANY_SUBJECTS:
+        return page.answer("consumers", [consumer_info(consumer, dynamic=False) for consumer in page.items])
+
+    async def look() -> None:
+        async with jsa.looking:
+            shown = [consumer_info(consumer, dynamic=False) async for consumer in in_slices(page.items)]
+            await request.responder.respond_at_length(request, page.answer("consumers", shown))
+
+    return look()
 
 
 def _info(request: Request) -> Json:

@@ -20,7 +20,7 @@ from gnats.jetstream.api.paging import PAGE, PAGED, ListPage, names_page
 from gnats.jetstream.api.request import OFFLINE_DELAY, Request, Route, Scope, cluster_required
 from gnats.jetstream.api.restore import Restore
 from gnats.jetstream.api.snapshot import Snapshot
-from gnats.jetstream.control.info import stream_info
+from gnats.jetstream.control.info import is_long, length, stream_info, stream_info_at_length
 from gnats.jetstream.disk.backup_parts import STATE
 from gnats.jetstream.settings.config import StreamConfig
 from gnats.jetstream.threads import in_thread
@@ -72,7 +72,7 @@ def _account_info(request: Request) -> Json:
     return request.jsa.usage_info()
 
 
-async def _create(request: Request) -> Json:
+async def _create(request: Request) -> Json | None:
     request.check_level()
     jsa = request.jsa
     found = request.read(_STREAM_REQUEST, "StreamConfigRequest")
@@ -83,10 +83,20 @@ async def _create(request: Request) -> Json:
     if set(name) & set("\\/"):
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
     await jsa.propose(await jsa.check_add_stream(config, pedantic=bool(found.get("pedantic"))))
-    return stream_info(jsa.stream(name)) | {"did_create": True}
+    return await _describe(request, jsa.stream(name), {"did_create": True})
 
 
-async def _update(request: Request) -> Json:
+async def _describe(request: Request, stream: Stream, more: Json, **how: Any) -> Json | None:
+    """Return a response that describes a stream; send it, in slices, if it is long."""
+    if not is_long(stream.config):
+        return stream_info(stream, **how) | more
+    async with request.jsa.looking:
+        info = await stream_info_at_length(stream, **how)
+        await request.responder.respond_at_length(request, info | more)
+    return None
+
+
+async def _update(request: Request) -> Json | None:
     request.check_level()
     jsa = request.jsa
     found = request.read(_STREAM_REQUEST, "StreamConfigRequest")
@@ -97,7 +107,7 @@ async def _update(request: Request) -> Json:
     stream = online(request, jsa.stream(config.name))
     config = config.with_static_metadata()
     await jsa.propose(await jsa.check_update_stream(stream, config, pedantic=pedantic))
-    return stream_info(stream, domain=request.js.domain)
+    return await _describe(request, stream, {}, domain=request.js.domain)
 
 
 def _names(request: Request) -> Json | Awaitable[Json]:
@@ -169,18 +179,19 @@ def _list_page(request: Request, streams: list[Stream], found: Json) -> Json | A
     streams.sort(key=lambda stream: stream.name)
     page = ListPage(streams, found)
 
-    def show(each: Stream) -> Json:
-        return stream_info(each, domain=request.js.domain, dynamic=False)
-
-    if sum(len(stream.config.subjects) for stream in page.items) < MANY_SUBJECTS:
-        return page.answer("streams", [show(each) for each in page.items])
+    how: dict[str, Any] = {"domain": request.js.domain, "dynamic": False}
+    if sum(length(stream.config) for stream in page.items) < MANY_SUBJECTS:
+        return page.answer("streams", [stream_info(each, **how) for each in page.items])
 
     async def look() -> None:
         shown = []
         async with jsa.looking:
             for each in page.items:  # the loop does other work after each
-                shown.append(show(each))
-                await asyncio.sleep(0)
+                if is_long(each.config):
+                    shown.append(await stream_info_at_length(each, **how))
+                else:
+                    shown.append(stream_info(each, **how))
+                    await asyncio.sleep(0)
             await request.responder.respond_at_length(request, page.answer("streams", shown))
 
     return look()
@@ -192,9 +203,11 @@ def _info(request: Request) -> Json | Awaitable[None]:
     found = request.read_optional(_INFO_REQUEST, "JSApiStreamInfoRequest")
     stream = online(request, jsa.stream(request.tokens[2]))
     details = bool(found.get("deleted_details"))
-    leader = request.js.server_name
-    info = stream_info(stream, domain=request.js.domain, details=details, leader=leader)
+    how: dict[str, Any] = {"domain": request.js.domain, "details": details, "leader": request.js.server_name}
     subject, offset = found.get("subjects_filter", ""), max(found.get("offset", 0), 0)
+    if is_long(stream.config):
+        return _long_info(request, stream, subject, offset, how)
+    info = stream_info(stream, **how)
     if not subject:
         return PAGED | info
     if stream.store.state().num_subjects < MANY_SUBJECTS:
@@ -206,6 +219,17 @@ def _info(request: Request) -> Json | Awaitable[None]:
             await request.responder.respond_at_length(request, _with_page(info, offset, page))
 
     return look()
+
+
+async def _long_info(request: Request, stream: Stream, subject: str, offset: int, how: Json) -> None:
+    async with request.jsa.looking:
+        info = await stream_info_at_length(stream, **how)
+        if subject:
+            page = await in_thread(lambda: stream.subjects_page(subject, offset, MAX_SUBJECT_DETAILS))
+            info = _with_page(info, offset, page)
+        else:
+            info = PAGED | info
+        await request.responder.respond_at_length(request, info)
 
 
 def _with_page(info: Json, offset: int, page: tuple[int, dict[str, int]]) -> Json:
