@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gnats.core.routing.tracing import fields
+from gnats.go.json import text_of
 from gnats.go.text import quote, rfc3339
 
 if TYPE_CHECKING:
@@ -169,4 +170,4 @@ def _named(session: "Session") -> dict[str, object]:
 
 
 def _text(data: bytes) -> str:
-    return data.decode("utf-8", "gnats.fffd")
+    return text_of(data)
