@@ -61,7 +61,7 @@ class Connector:
         self.options = options
         self.events = events
         self._info = info
-        self._spawn = spawn
+        self.spawn = spawn
 
     def client_info(self, session: Session, **changes: object) -> bytes:
         """Return the INFO line for a client; `changes` override fields of the INFO."""
@@ -102,7 +102,7 @@ class Connector:
             if isinstance(decision, Grant):
                 self._granted(session, decision)
             else:
-                deciding = self._spawn(self._decide_later(session, auth, decision))
+                deciding = self.spawn(self._decide_later(session, auth, decision))
                 deciding.add_done_callback(partial(self._decided, session))
                 session.decide(deciding)
 

@@ -127,7 +127,12 @@ class Events:
         self, account: Account, subject: bytes, message: object, accept_encoding: bytes = b""
     ) -> None:
         """Publish in any account, in an encoding that `accept_encoding` names and encode() knows."""
-        header, payload = encode(marshal(message), accept_encoding)
+        self.publish_encoded_in(account, subject, *encode(marshal(message), accept_encoding))
+
+    def publish_encoded_in(
+        self, account: Account, subject: bytes, header: bytes | None, payload: bytes
+    ) -> None:
+        """Publish a result of encode() in any account."""
         system = account is self._accounts.system_account
         client = self._client if system else self._clients.of(account)
         client.publish(subject, payload, reply=b"", header=header)

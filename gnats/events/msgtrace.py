@@ -1,18 +1,24 @@
 """Publish message traces (msgtrace.go): for one message, the events on its way, in order."""
 
+import asyncio
 import json
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from json.encoder import encode_basestring  # the one in C, if there is one
+from typing import TYPE_CHECKING, Any
 
 from gnats.core.routing.tracing import fields
+from gnats.events.events import encode
+from gnats.go.json import escape, marshal, text_of
 from gnats.go.text import quote, rfc3339
 
 if TYPE_CHECKING:
     from gnats.client.session import Session
     from gnats.events.events import Events
+    from gnats.log.logger import Logger
 
 CLIENT = 0
 """The kind of connection of a client, in events."""
@@ -47,39 +53,135 @@ _STREAM_ERRORS = {
 }
 """Texts in traces for messages that a stream refused, where publishers get another text."""
 _MISMATCHES = {
-    _LAST_SEQUENCE: ("last sequence mismatch", "Nats-Expected-Last-Sequence"),
-    _LAST_SUBJECT_SEQUENCE: ("last sequence by subject mismatch", "Nats-Expected-Last-Subject-Sequence"),
+    _LAST_SEQUENCE: ("last sequence mismatch", b"Nats-Expected-Last-Sequence"),
+    _LAST_SUBJECT_SEQUENCE: ("last sequence by subject mismatch", b"Nats-Expected-Last-Subject-Sequence"),
 }
 
-Headers = dict[str, list[str]]
 Entry = tuple[int, int, str, int, list[bytes]]
 """A note: time (ns since 1970), connection id, kind, code, texts; see core.messages.msgtrace."""
 
 
-def publish(sessions: "Mapping[int, Session]", events: "Events", session: "Session", data: bytes) -> None:
-    """Publish the trace of a client's message in its account.
+LONG = 32 << 10
+"""From this number of bytes of notes on, a thread makes the trace."""
+_MOST_WAITING = 8 << 20
+"""Bytes of notes that may wait for one session."""
+_MOST_SESSIONS = 16
+"""Sessions that may have notes waiting."""
 
-    `data` are the poller's notes (EV_MSG_TRACE); `sessions` are all clients by id.
+
+class Traces:
+    """Publishes the traces of clients' messages in their accounts.
+
+    A thread makes those with very long headers, or of very many deliveries. Sessions take turns; the traces
+    of one session come in order. `sessions` are all clients by id. `spawn` starts a task that is cancelled
+    when the server stops. Used in the loop's thread.
     """
-    header_n, dest_n, size = _HEAD.unpack_from(data)
-    header = data[_HEAD.size : _HEAD.size + header_n]
-    at = _HEAD.size + header_n + dest_n
-    headers = header_map(header)
-    event = {
-        "server": events.server_info(),
-        "request": {"header": dict(sorted(headers.items())), "msgsize": size},
-        "events": trace_events(sessions, session, headers, entries(data, at)),
-    }
-    encoding = headers.get("Accept-Encoding", [""])[0].encode(errors="replace")
-    events.publish_in(session.account, data[at - dest_n : at], event, encoding)
+
+    def __init__(
+        self,
+        sessions: "Mapping[int, Session]",
+        events: "Callable[[], Events | None]",
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        log: "Logger",
+    ) -> None:
+        self._sessions = sessions
+        self._events = events
+        self._spawn = spawn
+        self._log = log
+        self._waiting: dict[Session, deque[bytes]] = {}
+
+    def publish(self, session: "Session", data: bytes) -> None:
+        """Publish the trace of a session's message; `data` are the poller's notes (EV_MSG_TRACE)."""
+        waiting = self._waiting.get(session)
+        if waiting is None and len(data) < LONG:
+            if events := self._events():
+                trace = _Trace(self._sessions, session, data, events.server_info())
+                events.publish_encoded_in(session.account, trace.dest, *trace.encode())
+            return
+        if waiting is None and len(self._waiting) < _MOST_SESSIONS:
+            waiting = self._waiting[session] = deque()
+            if len(self._waiting) == 1:
+                self._spawn(self._work())
+        if waiting is None or sum(map(len, waiting)) + len(data) > _MOST_WAITING:
+            if self._log.allow(text := "Dropped message traces: too many long ones wait"):
+                self._log.warn(text)
+            return
+        waiting.append(data)
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                session, waiting = next(iter(self._waiting.items()))
+                await self._publish_long(session, waiting[0])
+                waiting.popleft()
+                del self._waiting[session]
+                if waiting:
+                    self._waiting[session] = waiting  # at the end: the other sessions come first
+        finally:
+            self._waiting.clear()
+
+    async def _publish_long(self, session: "Session", data: bytes) -> None:
+        if events := self._events():
+            trace = _Trace(self._sessions, session, data, events.server_info())
+            encoded = await asyncio.to_thread(trace.encode)
+            events.publish_encoded_in(session.account, trace.dest, *encoded)
 
 
-def header_map(header: bytes) -> Headers:
-    """Return a header's fields that have a value, each with all of its values."""
-    found: Headers = {}
-    for key, value in fields(header):
-        found.setdefault(_text(key), []).append(_text(value))
-    return found
+class _Trace:
+    """One message's trace, to be published to `dest`."""
+
+    def __init__(
+        self,
+        sessions: "Mapping[int, Session]",
+        session: "Session",
+        data: bytes,
+        server: dict[str, object],
+    ) -> None:
+        self._sessions = sessions
+        self._session = session
+        self._data = data
+        self._server = server
+        self._header_n, dest_n, self._size = _HEAD.unpack_from(data)
+        self._at = _HEAD.size + self._header_n + dest_n
+        self.dest = data[self._at - dest_n : self._at]
+
+    def encode(self) -> tuple[bytes | None, bytes]:
+        """Return the header and the payload to publish. May be called in a thread."""
+        header = self._data[_HEAD.size : _HEAD.size + self._header_n]
+        events = trace_events(self._sessions, self._session, header, entries(self._data, self._at))
+        payload = b'{"server":%b,"request":{"header":%b,"msgsize":%d},"events":%b}' % (
+            marshal(self._server),
+            header_json(header),
+            self._size,
+            marshal(events),
+        )
+        return encode(payload, _first(header, b"Accept-Encoding").encode(errors="replace"))
+
+
+def header_json(header: bytes) -> bytes:
+    """Return a header's fields that have a value, by name: an object of arrays, each with all values."""
+    text = bytes.decode if header.isascii() else text_of
+    found: dict[str, str] = {}
+    more: dict[str, list[str]] = {}  # lists for repeated names only: the garbage collector looks at each
+    both = iter(fields(header))
+    for key, value in zip(both, both, strict=True):
+        name, shown = text(key), encode_basestring(text(value))
+        if name not in found:
+            found[name] = shown
+        elif name in more:
+            more[name].append(shown)
+        else:
+            more[name] = [found[name], shown]
+    for name, values in more.items():
+        found[name] = ",".join(values)
+    members = ",".join(f"{encode_basestring(name)}:[{found[name]}]" for name in sorted(found))
+    return escape(f"{{{members}}}").encode()
+
+
+def _first(header: bytes, name: bytes) -> str:
+    """Return the first value of a field, "" without one."""
+    both = iter(fields(header))
+    return next((text_of(value) for key, value in zip(both, both, strict=True) if key == name), "")
 
 
 def entries(data: bytes, at: int) -> Iterator[Entry]:
@@ -95,7 +197,7 @@ def entries(data: bytes, at: int) -> Iterator[Entry]:
 
 
 def trace_events(
-    sessions: "Mapping[int, Session]", session: "Session", headers: Headers, noted: Iterator[Entry]
+    sessions: "Mapping[int, Session]", session: "Session", header: bytes, noted: Iterator[Entry]
 ) -> list[dict[str, object]]:
     """Turn a trace's notes into its events; the first is the ingress of the message."""
     events: list[dict[str, object]] = []
@@ -124,7 +226,7 @@ def trace_events(
                 stream |= {"ts": ts, "subject": _text(first)} | ({"nointerest": True} if code else {})
                 continue
             case "l":
-                stream["error"] = stream_error(cid, _text(first), headers)
+                stream["error"] = stream_error(cid, _text(first), header)
                 continue
             case _:
                 event = {"type": "eg", "ts": ts, "kind": CLIENT, "cid": cid}
@@ -141,7 +243,7 @@ def trace_events(
     return events
 
 
-def stream_error(number: int, text: str, headers: Headers) -> str:
+def stream_error(number: int, text: str, header: bytes) -> str:
     """Return the text for a message that a stream refused.
 
     `number` is a JetStream error, or -errno in 64 bits; `text` is the detail that belongs to it.
@@ -151,11 +253,11 @@ def stream_error(number: int, text: str, headers: Headers) -> str:
     if number in (_STORE_FAILED, _ROLLUP_FAILED):
         return text
     if number == _LAST_MSG_ID:
-        expected = headers.get("Nats-Expected-Last-Msg-Id", [""])[0]
+        expected = _first(header, b"Nats-Expected-Last-Msg-Id")
         return f"last msgid mismatch: {quote(expected.encode())} vs {quote(text.encode())}"
     if number in _MISMATCHES:
-        what, header = _MISMATCHES[number]
-        expected = headers.get(header, [""])[0]
+        what, name = _MISMATCHES[number]
+        expected = _first(header, name)
         return f"{what}: {expected if expected.isdecimal() else 2**64 - 1} vs {text}"
     if number in _STREAM_ERRORS:
         return _STREAM_ERRORS[number]
@@ -169,4 +271,4 @@ def _named(session: "Session") -> dict[str, object]:
 
 
 def _text(data: bytes) -> str:
-    return data.decode("utf-8", "gnats.fffd")
+    return text_of(data)

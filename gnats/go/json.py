@@ -5,7 +5,6 @@ is; unknown fields are skipped; of duplicates the last wins; bytes that are not 
 pairs, become U+FFFD; a value of another type is an error.
 """
 
-import codecs
 import json
 import re
 from collections.abc import Callable, Generator, Mapping
@@ -71,6 +70,8 @@ Struct = Mapping[str, Type]
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MINUS_ZERO = re.compile(r"-0(?![0-9.eE])")
+_ESCAPE = 0xDC00
+"""The code of the escape of byte 0 in Python's "surrogateescape"."""
 _LONGEST_INTEGER = 4300
 """Digits that int() accepts."""
 _TOO_DEEP = "invalid JSON: nested too deeply"
@@ -84,20 +85,27 @@ class JSONError(ValueError):
     """Text is not JSON, or a value does not have its field's type."""
 
 
-def _replace(exc: UnicodeError) -> tuple[str, int]:
-    assert isinstance(exc, UnicodeDecodeError)
-    return "\ufffd" * (exc.end - exc.start), exc.end
-
-
-codecs.register_error("gnats.fffd", _replace)  # Python's "replace" writes one U+FFFD for several bytes
+def text_of(data: bytes) -> str:
+    """Decode UTF-8 as Go does: each byte that is not part of a valid character becomes U+FFFD."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        pass
+    # Python's "replace" writes one U+FFFD for several bytes. The escapes are half surrogates, one for a byte;
+    # valid UTF-8 has none. Replacing each kind of them takes less time than a call for each byte.
+    text = data.decode("utf-8", "surrogateescape")
+    for byte in range(0x80, 0x100):
+        if byte in data:
+            text = text.replace(chr(_ESCAPE + byte), "\ufffd")
+    return text
 
 
 def _constant(text: str) -> NoReturn:
     raise JSONError(f"invalid JSON: {text} is not a number")
 
 
-class _Pairs(list[tuple[str, object]]):
-    """An object's members in their order, duplicates included."""
+_Pairs = tuple[tuple[str, object], ...]
+"""An object's members in their order, duplicates included. Other values are no tuples."""
 
 
 class _Number(str):
@@ -110,22 +118,34 @@ def _integer(text: str) -> int | _Number:
     return _Number(text) if text == "-0" or len(text) > _LONGEST_INTEGER else int(text)
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_constant, parse_float=_Number)
+_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_constant, parse_float=_Number)
 _CAREFUL = json.JSONDecoder(
-    object_pairs_hook=_Pairs, parse_constant=_constant, parse_float=_Number, parse_int=_integer
+    object_pairs_hook=tuple, parse_constant=_constant, parse_float=_Number, parse_int=_integer
 )
 
 
-def _decoder(text: str) -> json.JSONDecoder:
-    """Choose the faster decoder, unless the text may contain -0 or very long integers."""
-    return _CAREFUL if _MINUS_ZERO.search(text) or len(text) > _LONGEST_INTEGER else _DECODER
+def _is_plain(text: str) -> bool:
+    """Whether the faster decoder can read the text, unless it has an integer that is too long for int()."""
+    return not _MINUS_ZERO.search(text)
+
+
+def _decode(text: str, at: int, *, plain: bool) -> tuple[object, int]:
+    """Return the value that begins at `at`, and the position behind it. Raises ValueError."""
+    if plain:
+        try:
+            return _DECODER.raw_decode(text, at)
+        except (json.JSONDecodeError, JSONError):
+            raise
+        except ValueError:  # of int()
+            pass
+    return _CAREFUL.raw_decode(text, at)
 
 
 def _whole(value: object) -> object:
     """Replace halves of surrogate pairs by U+FFFD, in keys too."""
-    if isinstance(value, _Pairs):
-        return _Pairs((_SURROGATES.sub("\ufffd", key), _whole(item)) for key, item in value)
-    if isinstance(value, list):
+    if type(value) is tuple:
+        return tuple((_SURROGATES.sub("\ufffd", key), _whole(item)) for key, item in value)
+    if type(value) is list:
         return [_whole(item) for item in value]
     return _SURROGATES.sub("\ufffd", value) if type(value) is str else value
 
@@ -142,9 +162,11 @@ def unmarshal(data: bytes, fields: Struct, what: str, *, strict: bool = False) -
 
 
 def _unmarshal(data: bytes, fields: Struct, what: str, strict: bool) -> dict[str, object]:
-    text = data.decode("utf-8", "gnats.fffd")
+    text = text_of(data)
     try:
-        value = _decoder(text).decode(text)
+        value, end = _decode(text, _blank(text, 0), plain=_is_plain(text))
+        if _blank(text, end) != len(text):
+            raise ValueError
         if _ESCAPED_SURROGATE.search(text):
             value = _whole(value)
     except JSONError:
@@ -153,9 +175,7 @@ def _unmarshal(data: bytes, fields: Struct, what: str, strict: bool) -> dict[str
         raise JSONError(_syntax_error(data) or f"invalid JSON: {exc}") from None
     if value is None:
         return {}
-    if not isinstance(value, _Pairs):
-        raise JSONError(f"json: cannot unmarshal {_kind(value)} into Go value of type server.{what}")
-    return _object(value, fields, what, strict)
+    return _members(value, fields, what, strict)
 
 
 def unmarshal_stream(data: bytes, fields: Struct, what: str, *, strict: bool = False) -> dict[str, object]:
@@ -171,12 +191,12 @@ def unmarshal_stream(data: bytes, fields: Struct, what: str, *, strict: bool = F
 
 def _unmarshal_stream(data: bytes, fields: Struct, what: str, strict: bool) -> dict[str, object]:
     found: dict[str, object] = {}
-    text = data.decode("utf-8", "gnats.fffd")
-    decoder, halves = _decoder(text), _ESCAPED_SURROGATE.search(text)
+    text = text_of(data)
+    plain, halves = _is_plain(text), _ESCAPED_SURROGATE.search(text)
     at = _blank(text, 0)
     while at < len(text):
         try:
-            value, at = decoder.raw_decode(text, at)
+            value, at = _decode(text, at, plain=plain)
             if halves:
                 value = _whole(value)
         except JSONError:
@@ -184,9 +204,7 @@ def _unmarshal_stream(data: bytes, fields: Struct, what: str, strict: bool) -> d
         except ValueError:
             raise JSONError(_stream_error(data, at)) from None
         if value is not None:
-            if not isinstance(value, _Pairs):
-                raise JSONError(f"json: cannot unmarshal {_kind(value)} into Go value of type server.{what}")
-            found |= _object(value, fields, what, strict)
+            found |= _members(value, fields, what, strict)
         at = _blank(text, at)
     return found
 
@@ -207,16 +225,62 @@ def _stream_error(data: bytes, at: int) -> str:
     return "unexpected EOF" if reason == END else f"{reason} at offset {before + wrong + 1}"
 
 
-def _object(pairs: _Pairs, fields: Struct, what: str, strict: bool) -> dict[str, object]:
+class _Mismatch(JSONError):
+    """A value does not have its field's type; with `element`, the value is an array's item."""
+
+    def __init__(self, value: object, field: Type, element: bool) -> None:
+        super().__init__()
+        self.value = value
+        self.field = field
+        self.element = element
+        self.path: list[str] = []
+        """Names of fields and indexes that lead to the value, the innermost first."""
+
+    def within(self, name: str | int) -> "_Mismatch":
+        """Add the name or index of what contains the value."""
+        self.path.append(str(name))
+        return self
+
+    def error(self, what: str) -> JSONError:
+        """Return the error with Go's text; `what` is the outermost struct."""
+        kind, type_ = _kind(self.value), _go_type(self.field)
+        if kind == "number" and isinstance(self.field, str) and self.field in _INTEGERS:
+            kind = f"number {self.value}"
+        where = ".".join([what, *reversed(self.path)])
+        if not self.element:
+            where = f"Go struct field {where}"
+        return JSONError(
+            f"json: cannot unmarshal {kind} into {where}" + (f" of type {type_}" if type_ else "")
+        )
+
+
+def _members(value: object, fields: Struct, what: str, strict: bool) -> dict[str, object]:
+    """Return the members of the outermost object."""
+    if type(value) is not tuple:
+        raise JSONError(f"json: cannot unmarshal {_kind(value)} into Go value of type server.{what}")
+    try:
+        return _object(value, fields, strict)
+    except _Mismatch as exc:
+        raise exc.error(what) from None
+
+
+def _object(pairs: _Pairs, fields: Struct, strict: bool) -> dict[str, object]:
     found: dict[str, object] = {}
-    for key, value in pairs:
-        name = key if key in fields else _fold(key)
-        field = fields.get(name)
-        if field is None:
-            if strict:
-                raise JSONError(f"json: unknown field {quote(key)}")
-        elif value is not None or isinstance(field, Custom):
-            found[name] = _value(value, field, f"{what}.{name}", strict)
+    name = ""
+    try:
+        for name, value in pairs:
+            field = fields.get(name)
+            if field is None:
+                key, name = name, _fold(name)
+                field = fields.get(name)
+                if field is None:
+                    if strict:
+                        raise JSONError(f"json: unknown field {quote(key)}")
+                    continue
+            if value is not None or type(field) is Custom:
+                found[name] = _value(value, field, strict)
+    except _Mismatch as exc:
+        raise exc.within(name)  # noqa: B904 - the same one
     return found
 
 
@@ -224,46 +288,52 @@ def _fold(name: str) -> str:
     return name.replace("\u017f", "s").lower()  # Go folds the long s to s, lower() does not
 
 
-def _value(value: object, field: Type, what: str, strict: bool, element: bool = False) -> object:
+def _value(value: object, field: Type, strict: bool, element: bool = False) -> object:
+    if type(field) is str:
+        return _scalar(value, field, element)
     match field:
+        case Named(_, fields, _):
+            if type(value) is tuple:
+                return _object(value, fields, strict)
+        case ListOf(item):
+            if type(value) is list:
+                return _list(value, item, strict)
+        case MapOf(item):
+            if type(value) is tuple:
+                return _map(value, item, strict)
         case Custom(read, name):
             if not name or value is None or type(value) is str:
                 return read(_plain(value))
-        case Named(_, fields, _):
-            if isinstance(value, _Pairs):
-                return _object(value, fields, what, strict)
         case Either(first, second):
             try:
-                return _value(value, first, what, strict)
+                return _value(value, first, strict)
             except JSONError:
-                return _value(value, second, what, strict)
-        case ListOf(item):
-            if isinstance(value, list) and not isinstance(value, _Pairs):
-                return [
-                    None if each is None else _value(each, item, f"{what}.{index}", strict, True)
-                    for index, each in enumerate(value)
-                ]
-        case MapOf(item):
-            if isinstance(value, _Pairs):
-                return {
-                    key: None if each is None else _value(each, item, f"{what}.{key}", strict)
-                    for key, each in value
-                }
-        case str():
-            return _scalar(value, field, what, element)
-        case _:
-            if isinstance(value, _Pairs):
-                return _object(value, field, what, strict)
-    raise _mismatch(value, field, what, element)
+                return _value(value, second, strict)
+        case Mapping():
+            if type(value) is tuple:
+                return _object(value, field, strict)
+    raise _Mismatch(value, field, element)
 
 
-def _mismatch(value: object, field: Type, what: str, element: bool = False) -> JSONError:
-    """Make the error for a value of another type; with `element`, the value is an array's item."""
-    kind, type_ = _kind(value), _go_type(field)
-    if kind == "number" and isinstance(field, str) and field in _INTEGERS:
-        kind = f"number {value}"
-    where = what if element else f"Go struct field {what}"
-    return JSONError(f"json: cannot unmarshal {kind} into {where}" + (f" of type {type_}" if type_ else ""))
+def _list(values: list[object], item: Type, strict: bool) -> list[object]:
+    found: list[object] = []
+    try:
+        for value in values:
+            found.append(None if value is None else _value(value, item, strict, True))
+    except _Mismatch as exc:
+        raise exc.within(len(found))  # noqa: B904 - the same one
+    return found
+
+
+def _map(pairs: _Pairs, item: Type, strict: bool) -> dict[str, object]:
+    found: dict[str, object] = {}
+    key = ""
+    try:
+        for key, value in pairs:
+            found[key] = None if value is None else _value(value, item, strict)
+    except _Mismatch as exc:
+        raise exc.within(key)  # noqa: B904 - the same one
+    return found
 
 
 def _go_type(field: Type) -> str:
@@ -290,62 +360,66 @@ def _syntax_error(data: bytes) -> str:
     return syntax_error(data)
 
 
-def _scalar(value: object, field: str, what: str, element: bool = False) -> object:
-    if field == "any":
-        return _plain(value)
-    if field == "bool":
-        if isinstance(value, bool):
-            return value
-    elif field == "string":
+def _scalar(value: object, field: str, element: bool = False) -> object:
+    if field == "string":
         if type(value) is str:
             return value
     elif field == "strings":
-        if isinstance(value, list) and not isinstance(value, _Pairs):
-            return [
-                "" if item is None else _scalar(item, "string", f"{what}.{i}", True)
-                for i, item in enumerate(value)
-            ]
-    elif value == "-0" and isinstance(value, _Number):
+        if type(value) is list:
+            return value if set(map(type, value)) <= {str} else _strings(value)
+    elif field == "any":
+        return _plain(value)
+    elif field == "bool":
+        if type(value) is bool:
+            return value
+    elif value == "-0" and type(value) is _Number:
         if not field.startswith("uint"):
             return 0
-    elif isinstance(value, int) and not isinstance(value, bool):
+    elif type(value) is int:
         low, high = _INTEGERS[field]
         if low <= value <= high:
             return value
-    raise _mismatch(value, field, what, element)
+    raise _Mismatch(value, field, element)
+
+
+def _strings(values: list[object]) -> list[str]:
+    found: list[str] = []
+    for value in values:
+        if value is None:
+            found.append("")
+        elif type(value) is str:
+            found.append(value)
+        else:
+            raise _Mismatch(value, "string", True).within(len(found))
+    return found
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, _Number):
-        return float(value)
-    if isinstance(value, _Pairs):
+    if type(value) is tuple:
         return {key: _plain(item) for key, item in value}
-    if isinstance(value, list):
+    if type(value) is list:
         return [_plain(item) for item in value]
-    return value
+    return float(value) if isinstance(value, _Number) else value
 
 
 def _kind(value: object) -> str:
-    if isinstance(value, _Pairs):
+    if type(value) is tuple:
         return "object"
-    if isinstance(value, list):
+    if type(value) is list:
         return "array"
-    if isinstance(value, bool):
+    if type(value) is bool:
         return "bool"
     return "string" if type(value) is str else "number"
 
 
-_ESCAPED = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
+_ESCAPED = {char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 def escape(text: str) -> str:
     """Escape JSON text as Go does: escape characters special to HTML, replace bytes that are not UTF-8."""
-    return _ESCAPED.sub(_escape_one, text)
-
-
-def _escape_one(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"\\u{code:04x}"
+    for char, escaped in _ESCAPED.items():
+        text = text.replace(char, escaped)
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
 def marshal(value: object) -> bytes:

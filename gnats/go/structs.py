@@ -34,12 +34,21 @@ class Document:
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
         """Make an object from the result of unmarshal(); members that are not fields are ignored."""
+        if not members:
+            return cls()
         values = {}
-        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-            if field.name in members:
-                make = field.metadata[_MAKE]
-                values[field.name] = make(members[field.name]) if make else members[field.name]
+        makers = cls._makers()
+        for name, value in members.items():
+            if name in makers:
+                make = makers[name]
+                values[name] = make(value) if make else value
         return cls(**values)
+
+    @classmethod
+    @cache
+    def _makers(cls) -> dict[str, Callable[[Any], object] | None]:
+        """Return the functions that convert values of unmarshal() to attributes, by name."""
+        return {field.name: field.metadata[_MAKE] for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
 
     @classmethod
     def from_json(cls, data: bytes, *, strict: bool = False) -> Self:

@@ -20,6 +20,7 @@ from gnats.core.runtime.kinds import CLIENT
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
     from gnats.core.runtime.state import ServerState
+    from gnats.events.msgtrace import Traces
     from gnats.runtime.dispatch import EventTable
     from gnats.runtime.pollers import Pollers
     from gnats.tls.context import ClientTLS
@@ -58,6 +59,7 @@ class Clients:
         self.refused: dict[int, Session] = {}
         self.closed: deque[Session] = deque(maxlen=most_closed)
         self.total = 0
+        self._traces: Traces | None = None
 
     def __bool__(self) -> bool:
         return bool(self.open or self.refused)
@@ -227,11 +229,14 @@ class Clients:
             self._log.trace(f"{session} - {trace_line(code, cut, data)}")
 
     def _on_msg_trace(self, source: Connection | None, a: int, b: int, data: object) -> None:
-        session, events = self._session(source), self._connector.events()
-        if session and events and isinstance(data, bytes):
-            from gnats.events.msgtrace import publish  # the first traced message loads it
+        session = self._session(source)
+        if session and isinstance(data, bytes):
+            if self._traces is None:
+                from gnats.events.msgtrace import Traces  # the first traced message loads it
 
-            publish(self.open, events, session, data)
+                connector = self._connector
+                self._traces = Traces(self.open, connector.events, connector.spawn, self._log)
+            self._traces.publish(session, data)
 
     def _on_closed(self, source: Connection | None, reason: int, num_subs: int, data: object) -> None:
         session = self._session(source)

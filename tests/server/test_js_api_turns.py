@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from gnats import Server
 from gnats.core.subjects import subject
 from gnats.jetstream.api import queue as apiqueue
 from gnats.jetstream.api import stream_requests
+from gnats.jetstream.api.queue import LONG_BODY
+from gnats.jetstream.api.request import Body, Request
 from gnats.jetstream.api.stream_requests import MANY_SUBJECTS
 from gnats.jetstream.control.jsaccount import JSAccount
 from gnats.jetstream.control.proposals import PurgeProposal
@@ -269,6 +272,60 @@ async def test_streams_with_many_subjects_are_looked_through_while_others_ask(
         assert (await ask(client, "STREAM.NAMES", {"subject": "last.S"}))["streams"] == ["S"]
         assert (await ask(client, "STREAM.NAMES", {"subject": "last.*", "offset": 1}))["streams"] == ["T"]
         assert (await ask(client, "STREAM.NAMES", {"subject": "none"}))["streams"] is None
+
+
+async def test_a_long_payload_is_decoded_while_others_ask(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests about its stream wait for it, and the payload is read only once."""
+    begun, go_on, decoded = asyncio.Event(), threading.Event(), 0
+    loop, members = asyncio.get_running_loop(), Request._members
+
+    def slowly(request: Request, body: Body[Any], warnings: list[str]) -> Any:
+        nonlocal decoded
+        if len(request.payload) >= LONG_BODY:
+            decoded += 1
+            loop.call_soon_threadsafe(begun.set)
+            assert go_on.wait(60)
+        return members(request, body, warnings)
+
+    monkeypatch.setattr(Request, "_members", slowly)
+    async with joined(server.client_url) as client, joined(server.client_url) as other:
+        await make(other, "T")
+        long = {"name": "S", "storage": "memory", "metadata": {"k": "v" * LONG_BODY}}
+        made = await ask_later(client, "STREAM.CREATE.S", long)
+        await begun.wait()
+        told = await ask_later(client, "STREAM.INFO.S")
+        assert (await ask(client, "STREAM.INFO.T"))["config"]["name"] == "T"
+        assert (await ask(other, "INFO"))["streams"] == 1
+        assert not made.done() and not told.done()
+        go_on.set()
+        assert (await made)["did_create"]
+        assert (await told)["config"]["metadata"]["k"] == "v" * LONG_BODY
+        assert decoded == 1
+
+
+@pytest.mark.parametrize("padding", [0, LONG_BODY])
+@pytest.mark.parametrize("strict", [False, True])
+async def test_a_long_payload_is_answered_as_a_short_one(
+    start: Start, tmp_path: Path, log: Log, strict: bool, padding: int
+) -> None:
+    options = JetStreamOptions(enabled=True, store_dir=str(tmp_path), strict=strict)
+    server = await start(log=log, jetstream=options)
+    async with joined(server.client_url) as client:
+        await make(client, "S")
+        before = len([line for line in log.lines if "Invalid JetStream request" in line])
+        answer = await ask(client, "STREAM.PURGE.S", {"other": "x" * padding})
+        assert ("error" in answer) == strict
+        if strict:
+            error = answer["error"]
+            assert error["err_code"] == 10025 and error["description"].endswith('unknown field "other"')
+        logged = [line for line in log.lines if "Invalid JetStream request" in line]
+        assert len(logged) == before + 1
+        answer = await ask(client, "CONSUMER.LIST.S", {"offset": "x" * padding})
+        assert "cannot unmarshal string into Go struct field" in answer["error"]["description"]
+        assert (await ask(client, "STREAM.NAMES", {"offset": 1, "subject": "." * padding}))["streams"] is None
+        assert (await ask(client, "STREAM.INFO.T", {"offset": 1, "z": [0] * padding}))["error"]
 
 
 @pytest.mark.parametrize(("fails", "reserved"), [("_change", 1000), ("_write_sources", 2000)])

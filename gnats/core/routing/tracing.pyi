@@ -1,4 +1,4 @@
 """Traces of messages whose headers ask for them."""
 
-def fields(header: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the fields of a header block with a value, in order, as traces show them: [(key, value)]."""
+def fields(header: bytes) -> list[bytes]:
+    """Return the fields of a header block with a value, in order: key, value, key, ..."""

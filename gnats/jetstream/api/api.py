@@ -14,18 +14,19 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Container
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gnats.accounts.internal_client import InternalClient, Message
 from gnats.clock import Timer, call_later
-from gnats.go.json import Json, marshal
+from gnats.go.json import Json, marshal, marshal_steps
 from gnats.go.text import quote
 from gnats.jetstream import errors
 from gnats.jetstream.api import consumer_requests, stream_requests
 from gnats.jetstream.api.queue import Job, Ready, RequestQueue
-from gnats.jetstream.api.request import Request, Route, Scope
+from gnats.jetstream.api.request import Body, Request, Route, Scope
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.threads import in_thread
+from gnats.runtime.steps import finish
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
@@ -45,6 +46,8 @@ _AT_ONCE = 16
 """Slow requests, which mostly wait for files, that are carried out at the same time."""
 _AT_ONCE_OF_ONE = 4
 """The same for one account."""
+_DECODED_AT_ONCE = 2
+"""Long payloads that are decoded at the same time: more would only wait for the interpreter's lock."""
 
 
 class Api:
@@ -66,6 +69,7 @@ class Api:
         self._worker: asyncio.Task[None] | None = None
         self._running: dict[asyncio.Task[None], Job] = {}
         self._current: Job | None = None
+        self._decoding = asyncio.Semaphore(_DECODED_AT_ONCE)
         self._later: set[Timer] = set()
         self._sids = [
             client.subscribe(API_SUBJECT, self._dispatch),
@@ -162,7 +166,7 @@ class Api:
 
     def _is_ready(self, job: Job) -> None:
         """Queue a job that has got all its lanes."""
-        if job.route.is_slow:
+        if job.is_slow:
             self._ready_slow.add(job, job.request.account.name)
         elif job.route.is_info:
             self._ready_infos.add(job, job.asker)
@@ -213,7 +217,7 @@ class Api:
     def _begin(self, job: Job) -> None:
         self._current = job
         try:
-            answer = job.route.handle(job.request)
+            answer = self._handle_long(job, job.body) if job.body else job.route.handle(job.request)
             if isinstance(answer, Awaitable):
                 self._current = None
                 task = asyncio.create_task(self._carry_out(job, answer))
@@ -225,6 +229,13 @@ class Api:
             self._refuse(job.request, exc)
         self._current = None
         self._done(job)
+
+    async def _handle_long(self, job: Job, body: Body[Any]) -> Json | None:
+        """Handle a request whose payload a thread decodes first."""
+        async with self._decoding:
+            await in_thread(lambda: job.request.read_ahead(body))
+        answer = job.route.handle(job.request)
+        return await answer if isinstance(answer, Awaitable) else answer
 
     async def _carry_out(self, job: Job, answer: Awaitable[Json | None]) -> None:
         try:
@@ -287,7 +298,9 @@ class Api:
     async def respond_at_length(self, request: Request, members: Json) -> None:
         """Answer with a success that is so long that a thread encodes it."""
         response = {"type": request.response_type} | members
-        self._respond(request, await in_thread(lambda: marshal(response)), failed=False)
+        # In steps, because each step holds the interpreter's lock.
+        payload = await in_thread(lambda: finish(marshal_steps(response, 2)))
+        self._respond(request, payload, failed=False)
 
     def _respond(self, request: Request, payload: bytes, *, failed: bool) -> None:
         self.js.count_request(request.account, failed=failed)

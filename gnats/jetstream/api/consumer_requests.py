@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,13 @@ from gnats.go.structs import TIME
 from gnats.go.times import ZERO_TIME, unix_ns, utc
 from gnats.jetstream import errors
 from gnats.jetstream.api.paging import PAGE, PAGED, ListPage, names_page
-from gnats.jetstream.api.request import OFFLINE_DELAY, Request, Route, Scope, cluster_required
-from gnats.jetstream.api.stream_requests import online
+from gnats.jetstream.api.request import OFFLINE_DELAY, Body, Request, Route, Scope, cluster_required, members
+from gnats.jetstream.api.stream_requests import MANY_SUBJECTS, online
 from gnats.jetstream.control.consumers import consumer_info
+from gnats.jetstream.control.info import length
 from gnats.jetstream.settings.config import ACK_FLOW_CONTROL, LIMITS, ConsumerConfig
 from gnats.jetstream.settings.consumer_rules import is_group_name
+from gnats.runtime.steps import in_slices
 
 if TYPE_CHECKING:
     from gnats.jetstream.control.consumers import Consumer
@@ -33,20 +36,30 @@ def _read_action(value: object) -> object:
     raise JSONError(f"unknown consumer action: {marshal(value).decode()}")
 
 
-_CREATE_REQUEST: Struct = {
-    "stream_name": "string",
-    "config": Named("ConsumerConfig", ConsumerConfig.schema()),
-    "action": Custom(_read_action),
-    "pedantic": "bool",
-}
+def _consumer_request(found: Json) -> tuple[Json, ConsumerConfig]:
+    return found, ConsumerConfig.from_members(found.get("config", {}))
+
+
+_CREATE_BODY = Body(
+    {
+        "stream_name": "string",
+        "config": Named("ConsumerConfig", ConsumerConfig.schema()),
+        "action": Custom(_read_action),
+        "pedantic": "bool",
+    },
+    "CreateConsumerRequest",
+    _consumer_request,
+)
+_PAGE_BODY = members(PAGE, "JSApiConsumersRequest", optional=True)
 PAUSE_REQUEST: Struct = {"pause_until": TIME}
+_PAUSE_BODY = members(PAUSE_REQUEST, "JSApiConsumerPauseRequest", optional=True)
+_UNPIN_BODY = members({"group": "string"}, "JSApiConsumerUnpinRequest", skips_unknown=True)
 
 
 async def _create(request: Request) -> Json:
-    found = request.read(_CREATE_REQUEST, "CreateConsumerRequest")
+    found, config = request.read(_CREATE_BODY)
     request.check_level()
     jsa = request.jsa
-    config = ConsumerConfig.from_members(found.get("config", {}))
     stream_name, config = _named(request, config, found.get("stream_name", ""))
     if config.num_replicas > 1:
         raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
@@ -152,19 +165,27 @@ def _public(stream: Stream) -> list[Consumer]:
 def _names(request: Request) -> Json:
     request.check_level()
     jsa = request.jsa
-    found = request.read_optional(PAGE, "JSApiConsumersRequest")
+    found = request.read(_PAGE_BODY)
     consumers = _public(jsa.stream(request.tokens[2]))
     about, names = names_page([consumer.name for consumer in consumers], found)
     return about | {"consumers": names}
 
 
-def _list(request: Request) -> Json:
+def _list(request: Request) -> Json | Awaitable[None]:
     request.check_level()
     jsa = request.jsa
-    found = request.read_optional(PAGE, "JSApiConsumersRequest")
+    found = request.read(_PAGE_BODY)
     consumers = _public(jsa.stream(request.tokens[2]))
     page = ListPage(consumers, found)
-    return page.answer("consumers", [consumer_info(consumer, dynamic=False) for consumer in page.items])
+    if sum(length(consumer.config) for consumer in page.items) < MANY_SUBJECTS:
+        return page.answer("consumers", [consumer_info(consumer, dynamic=False) for consumer in page.items])
+
+    async def look() -> None:
+        async with jsa.looking:
+            shown = [consumer_info(consumer, dynamic=False) async for consumer in in_slices(page.items)]
+            await request.responder.respond_at_length(request, page.answer("consumers", shown))
+
+    return look()
 
 
 def _info(request: Request) -> Json:
@@ -184,7 +205,7 @@ async def _delete(request: Request) -> Json:
 
 
 async def _pause(request: Request) -> Json | None:
-    found = request.read_optional(PAUSE_REQUEST, "JSApiConsumerPauseRequest")
+    found = request.read(_PAUSE_BODY)
     request.check_level()
     jsa = request.jsa
     consumer = _unless_offline(jsa.stream(request.tokens[2]), request.tokens[3])
@@ -199,7 +220,7 @@ async def _pause(request: Request) -> Json | None:
 
 async def _unpin(request: Request) -> Json | None:
     request.check_level()
-    found = request.read_leniently({"group": "string"}, "JSApiConsumerUnpinRequest")
+    found = request.read(_UNPIN_BODY)
     group = found.get("group", "")
     if not group:
         raise errors.INVALID_JSON(err="consumer group not specified")
@@ -214,8 +235,8 @@ async def _unpin(request: Request) -> Json | None:
 
 
 ROUTES = (
-    Route("CONSUMER.CREATE", _create, "consumer_create_response", 1, or_more=True),
-    Route("CONSUMER.DURABLE.CREATE", _create, "consumer_create_response", 2),
+    Route("CONSUMER.CREATE", _create, "consumer_create_response", 1, or_more=True, body=_CREATE_BODY),
+    Route("CONSUMER.DURABLE.CREATE", _create, "consumer_create_response", 2, body=_CREATE_BODY),
     Route(
         "CONSUMER.NAMES",
         _names,
@@ -224,6 +245,7 @@ ROUTES = (
         is_info=True,
         empty={**PAGED, "consumers": []},
         scope=Scope.STREAM,
+        body=_PAGE_BODY,
     ),
     Route(
         "CONSUMER.LIST",
@@ -233,6 +255,7 @@ ROUTES = (
         is_info=True,
         empty={**PAGED, "consumers": []},
         scope=Scope.STREAM,
+        body=_PAGE_BODY,
     ),
     Route("CONSUMER.INFO", _info, "consumer_info_response", 2, is_info=True, scope=Scope.STREAM),
     Route("CONSUMER.DELETE", _delete, "consumer_delete_response", 2),
@@ -242,7 +265,8 @@ ROUTES = (
         "consumer_pause_response",
         2,
         empty={"paused": False, "pause_until": ZERO_TIME},
+        body=_PAUSE_BODY,
     ),
-    Route("CONSUMER.UNPIN", _unpin, "consumer_unpin_response", 2),
+    Route("CONSUMER.UNPIN", _unpin, "consumer_unpin_response", 2, body=_UNPIN_BODY),
     Route("CONSUMER.LEADER.STEPDOWN", cluster_required, "consumer_leader_stepdown_response", 2),
 )

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gnats.jetstream.api.request import Request, Route
+    from gnats.jetstream.api.request import Body, Request, Route
     from gnats.jetstream.control.lanes import Turn
 
 MOST_BYTES = 64 << 20
 """Most bytes of requests that wait in one queue."""
+LONG_BODY = 32 << 10
+"""From this number of bytes on, a thread decodes the payload."""
 _OVERHEAD = 1024
 """Estimated bytes of a request besides its payload and header."""
 
@@ -32,6 +34,16 @@ class Job:
     turn: Turn | None = None
     waits: bool = True
     """The job has neither begun nor been dropped."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the request waits for something."""
+        return self.route.is_slow or self.body is not None
+
+    @property
+    def body(self) -> Body[Any] | None:
+        """The payload if it has to be decoded in a thread."""
+        return self.route.body if len(self.request.payload) >= LONG_BODY else None
 
     @property
     def size(self) -> int:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import inspect
-import json
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from gnats.core.messages.headers import header_value
 from gnats.go.json import Json, JSONError, Struct, unmarshal, unmarshal_stream
 from gnats.jetstream import errors
 from gnats.jetstream.control.lanes import Claim, account_claim, creation_claims, stream_claim
+from gnats.jetstream.errors import ApiError
 from gnats.jetstream.state.headers import required_level
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
     from gnats.jetstream.control.jetstream import JetStream
     from gnats.jetstream.control.jsaccount import JSAccount
 
+_EMPTY_OBJECT = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 OFFLINE_DELAY = 0.5
 """Seconds to wait before answering that a stream or consumer is offline."""
 
@@ -35,6 +39,36 @@ class Responder(Protocol):
 
     def send(self, request: Request, payload: bytes) -> None:
         """Respond with these bytes, without count and audit."""
+
+
+@dataclass(frozen=True, eq=False)
+class Body(Generic[T]):
+    """The JSON in the payload of requests."""
+
+    fields: Struct
+    what: str
+    """The name of Go's type."""
+    make: Callable[[Json], T]
+    """Makes the result of Request.read() from the members."""
+    optional: bool = False
+    """A payload that is neither an object nor an array is ignored."""
+    skips_unknown: bool = False
+    """Unknown fields are skipped. Otherwise they are logged, and the option `strict` refuses them."""
+
+
+def members(fields: Struct, what: str, *, optional: bool = False, skips_unknown: bool = False) -> Body[Json]:
+    """Make a body that is read as its members."""
+    return Body(fields, what, lambda found: found, optional, skips_unknown)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The result of decoding a payload."""
+
+    body: Body[Any]
+    value: Any = None
+    error: ApiError | None = None
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -60,6 +94,7 @@ class Request:
     """Seconds to wait before answering with an error."""
     counted: bool = True
     """Whether an error is counted as one."""
+    _outcome: Outcome | None = None
 
     @property
     def jsa(self) -> JSAccount:
@@ -82,29 +117,41 @@ class Request:
         if not required_level(self.header):
             raise errors.REQUIRED_API_LEVEL()
 
-    def read(self, fields: Struct, what: str) -> Json:
-        """Decode the payload, logging unknown fields; the option `strict` refuses these.
+    def read(self, body: Body[T]) -> T:
+        """Decode the payload. Raises ApiError with Go's text."""
+        outcome = self._outcome if self._outcome and self._outcome.body is body else self._decode(body)
+        for warning in outcome.warnings:
+            self.js.log.warn(f"Invalid JetStream request '{self.account.label} > {self.subject}': {warning}")
+        if outcome.error:
+            raise outcome.error
+        value: T = outcome.value
+        return value
 
-        `what` is the name of Go's type. Raises ApiError with Go's text.
-        """
+    def read_ahead(self, body: Body[Any]) -> None:
+        """Decode the payload for read(), in a thread."""
+        self._outcome = self._decode(body)
+
+    def _decode(self, body: Body[Any]) -> Outcome:
+        outcome = Outcome(body)
+        if body.optional and self.payload.lstrip(b" \t\r\n")[:1] not in (b"{", b"["):
+            outcome.value = body.make({})
+            return outcome
         try:
-            return unmarshal_stream(self.payload, fields, what, strict=True)
+            outcome.value = body.make(self._members(body, outcome.warnings))
         except JSONError as exc:
-            self.js.log.warn(f"Invalid JetStream request '{self.account.label} > {self.subject}': {exc}")
-            if self.js.config.options.strict:
-                raise errors.INVALID_JSON(err=exc) from None
-        return self.read_leniently(fields, what)
+            outcome.error = errors.INVALID_JSON(err=exc)
+        return outcome
 
-    def read_leniently(self, fields: Struct, what: str) -> Json:
-        """Decode the payload, skipping unknown fields. Raises ApiError with Go's text."""
-        try:
-            return unmarshal(self.payload, fields, what)
-        except JSONError as exc:
-            raise errors.INVALID_JSON(err=exc) from None
-
-    def read_optional(self, fields: Struct, what: str) -> Json:
-        """Decode the payload as read(); ignore one that is neither an object nor an array."""
-        return self.read(fields, what) if self.payload.lstrip(b" \t\r\n")[:1] in (b"{", b"[") else {}
+    def _members(self, body: Body[Any], warnings: list[str]) -> Json:
+        """Return the members of the payload. Raises JSONError."""
+        if not body.skips_unknown:
+            try:
+                return unmarshal_stream(self.payload, body.fields, body.what, strict=True)
+            except JSONError as exc:
+                warnings.append(str(exc))
+                if self.js.config.options.strict:
+                    raise
+        return unmarshal(self.payload, body.fields, body.what)
 
     def respond(self, members: Json) -> None:
         """Answer with a success now; the handler must return None."""
@@ -113,12 +160,7 @@ class Request:
     @property
     def is_empty(self) -> bool:
         """Whether the payload is empty, or an empty JSON object (isEmptyRequest)."""
-        if self.payload in (b"", b"{}"):
-            return True
-        try:
-            return bool(json.loads(self.payload) == {})
-        except (ValueError, RecursionError):
-            return False
+        return not self.payload or _EMPTY_OBJECT.fullmatch(self.payload) is not None
 
     def require_empty(self) -> None:
         if not self.is_empty:
@@ -167,6 +209,8 @@ class Route:
     is_info: bool = False
     """The request asks for information, and gives way to others."""
     scope: Scope = Scope.STREAM_CHANGE
+    body: Body[Any] | None = None
+    """The payload that the handler reads: a long one is decoded before, in a thread."""
 
     is_slow: bool = field(init=False, default=False)
     """The handler is a coroutine function, which waits for something."""

@@ -17,10 +17,10 @@ from gnats.go.text import os_error, rfc3339
 from gnats.go.times import unix_ns
 from gnats.jetstream import errors
 from gnats.jetstream.api.paging import PAGE, PAGED, ListPage, names_page
-from gnats.jetstream.api.request import OFFLINE_DELAY, Request, Route, Scope, cluster_required
+from gnats.jetstream.api.request import OFFLINE_DELAY, Body, Request, Route, Scope, cluster_required, members
 from gnats.jetstream.api.restore import Restore
 from gnats.jetstream.api.snapshot import Snapshot
-from gnats.jetstream.control.info import stream_info
+from gnats.jetstream.control.info import is_long, length, stream_info, stream_info_at_length
 from gnats.jetstream.disk.backup_parts import STATE
 from gnats.jetstream.settings.config import StreamConfig
 from gnats.jetstream.threads import in_thread
@@ -33,10 +33,15 @@ MANY_SUBJECTS = 1024
 """From this number of subjects on, work on them is sliced or done in a thread."""
 
 _FILTERED_PAGE = {**PAGE, "subject": "string"}
-_STREAM_REQUEST = {**StreamConfig.schema(), "pedantic": "bool"}
-_INFO_REQUEST = {**PAGE, "deleted_details": "bool", "subjects_filter": "string"}
+_NAMES_BODY = members(_FILTERED_PAGE, "JSApiStreamNamesRequest", optional=True)
+_LIST_BODY = members(_FILTERED_PAGE, "JSApiStreamListRequest", optional=True)
+_INFO_BODY = members(
+    {**PAGE, "deleted_details": "bool", "subjects_filter": "string"}, "JSApiStreamInfoRequest", optional=True
+)
 PURGE_REQUEST: Struct = {"seq": "uint64", "filter": "string", "keep": "uint64"}
+_PURGE_BODY = members(PURGE_REQUEST, "JSApiStreamPurgeRequest", optional=True)
 DELETE_REQUEST: Struct = {"seq": "uint64", "no_erase": "bool"}
+_DELETE_BODY = members(DELETE_REQUEST, "JSApiMsgDeleteRequest")
 GET_REQUEST: Struct = {
     "seq": "uint64",
     "last_by_subj": "string",
@@ -49,6 +54,7 @@ GET_REQUEST: Struct = {
     "up_to_time": TIME,
     "no_hdr": "bool",
 }
+_GET_BODY = members(GET_REQUEST, "JSApiMsgGetRequest")
 SNAPSHOT_REQUEST: Struct = {
     "deliver_subject": "string",
     "no_consumers": "bool",
@@ -56,7 +62,20 @@ SNAPSHOT_REQUEST: Struct = {
     "window_size": "int",
     "jsck": "bool",
 }
-_RESTORE_REQUEST = {"config": StreamConfig.schema(), "state": STATE}
+_SNAPSHOT_BODY = members(SNAPSHOT_REQUEST, "JSApiStreamSnapshotRequest")
+
+
+def _stream_config(found: Json) -> tuple[StreamConfig, bool]:
+    """Return the configuration in a request, and whether the request is pedantic."""
+    return StreamConfig.from_members(found), bool(found.get("pedantic"))
+
+
+_STREAM_BODY = Body({**StreamConfig.schema(), "pedantic": "bool"}, "StreamConfigRequest", _stream_config)
+_RESTORE_BODY = Body(
+    {"config": StreamConfig.schema(), "state": STATE},
+    "JSApiStreamRestoreRequest",
+    lambda found: StreamConfig.from_members(found.get("config") or {}),
+)
 
 
 def online(request: Request, stream: Stream) -> Stream:
@@ -72,38 +91,47 @@ def _account_info(request: Request) -> Json:
     return request.jsa.usage_info()
 
 
-async def _create(request: Request) -> Json:
+async def _create(request: Request) -> Json | None:
     request.check_level()
     jsa = request.jsa
-    found = request.read(_STREAM_REQUEST, "StreamConfigRequest")
-    config = StreamConfig.from_members(found).with_static_metadata()
+    config, pedantic = request.read(_STREAM_BODY)
+    config = config.with_static_metadata()
     name = request.tokens[2]
     if name != config.name:
         raise errors.STREAM_MISMATCH()
     if set(name) & set("\\/"):
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
-    await jsa.propose(await jsa.check_add_stream(config, pedantic=bool(found.get("pedantic"))))
-    return stream_info(jsa.stream(name)) | {"did_create": True}
+    await jsa.propose(await jsa.check_add_stream(config, pedantic=pedantic))
+    return await _describe(request, jsa.stream(name), {"did_create": True})
 
 
-async def _update(request: Request) -> Json:
+async def _describe(request: Request, stream: Stream, more: Json, **how: Any) -> Json | None:
+    """Return a response that describes a stream; send it, in slices, if it is long."""
+    if not is_long(stream.config):
+        return stream_info(stream, **how) | more
+    async with request.jsa.looking:
+        info = await stream_info_at_length(stream, **how)
+        await request.responder.respond_at_length(request, info | more)
+    return None
+
+
+async def _update(request: Request) -> Json | None:
     request.check_level()
     jsa = request.jsa
-    found = request.read(_STREAM_REQUEST, "StreamConfigRequest")
-    pedantic = bool(found.get("pedantic"))
-    config = await jsa.check_stream_cfg(StreamConfig.from_members(found), pedantic=pedantic)
+    config, pedantic = request.read(_STREAM_BODY)
+    config = await jsa.check_stream_cfg(config, pedantic=pedantic)
     if request.tokens[2] != config.name:
         raise errors.STREAM_MISMATCH()
     stream = online(request, jsa.stream(config.name))
     config = config.with_static_metadata()
     await jsa.propose(await jsa.check_update_stream(stream, config, pedantic=pedantic))
-    return stream_info(stream, domain=request.js.domain)
+    return await _describe(request, stream, {}, domain=request.js.domain)
 
 
 def _names(request: Request) -> Json | Awaitable[Json]:
     request.check_level()
     jsa = request.jsa
-    found = request.read_optional(_FILTERED_PAGE, "JSApiStreamNamesRequest")
+    found = request.read(_NAMES_BODY)
 
     def show(streams: list[Stream]) -> Json:
         about, names = names_page(sorted(stream.name for stream in streams), found)
@@ -147,7 +175,7 @@ async def _filtered_in_turns(streams: list[Stream], subject: str) -> list[Stream
 def _list(request: Request) -> Json | Awaitable[Json | None]:
     request.check_level()
     jsa = request.jsa
-    found = request.read_optional(_FILTERED_PAGE, "JSApiStreamListRequest")
+    found = request.read(_LIST_BODY)
     streams, subject = list(jsa.streams.values()), found.get("subject", "")
     if not (subject and _have_many_subjects(streams)):
         return _list_page(request, _filtered(streams, subject), found)
@@ -169,18 +197,19 @@ def _list_page(request: Request, streams: list[Stream], found: Json) -> Json | A
     streams.sort(key=lambda stream: stream.name)
     page = ListPage(streams, found)
 
-    def show(each: Stream) -> Json:
-        return stream_info(each, domain=request.js.domain, dynamic=False)
-
-    if sum(len(stream.config.subjects) for stream in page.items) < MANY_SUBJECTS:
-        return page.answer("streams", [show(each) for each in page.items])
+    how: dict[str, Any] = {"domain": request.js.domain, "dynamic": False}
+    if sum(length(stream.config) for stream in page.items) < MANY_SUBJECTS:
+        return page.answer("streams", [stream_info(each, **how) for each in page.items])
 
     async def look() -> None:
         shown = []
         async with jsa.looking:
             for each in page.items:  # the loop does other work after each
-                shown.append(show(each))
-                await asyncio.sleep(0)
+                if is_long(each.config):
+                    shown.append(await stream_info_at_length(each, **how))
+                else:
+                    shown.append(stream_info(each, **how))
+                    await asyncio.sleep(0)
             await request.responder.respond_at_length(request, page.answer("streams", shown))
 
     return look()
@@ -189,12 +218,14 @@ def _list_page(request: Request, streams: list[Stream], found: Json) -> Json | A
 def _info(request: Request) -> Json | Awaitable[None]:
     request.check_level()
     jsa = request.jsa
-    found = request.read_optional(_INFO_REQUEST, "JSApiStreamInfoRequest")
+    found = request.read(_INFO_BODY)
     stream = online(request, jsa.stream(request.tokens[2]))
     details = bool(found.get("deleted_details"))
-    leader = request.js.server_name
-    info = stream_info(stream, domain=request.js.domain, details=details, leader=leader)
+    how: dict[str, Any] = {"domain": request.js.domain, "details": details, "leader": request.js.server_name}
     subject, offset = found.get("subjects_filter", ""), max(found.get("offset", 0), 0)
+    if is_long(stream.config):
+        return _long_info(request, stream, subject, offset, how)
+    info = stream_info(stream, **how)
     if not subject:
         return PAGED | info
     if stream.store.state().num_subjects < MANY_SUBJECTS:
@@ -206,6 +237,17 @@ def _info(request: Request) -> Json | Awaitable[None]:
             await request.responder.respond_at_length(request, _with_page(info, offset, page))
 
     return look()
+
+
+async def _long_info(request: Request, stream: Stream, subject: str, offset: int, how: Json) -> None:
+    async with request.jsa.looking:
+        info = await stream_info_at_length(stream, **how)
+        if subject:
+            page = await in_thread(lambda: stream.subjects_page(subject, offset, MAX_SUBJECT_DETAILS))
+            info = _with_page(info, offset, page)
+        else:
+            info = PAGED | info
+        await request.responder.respond_at_length(request, info)
 
 
 def _with_page(info: Json, offset: int, page: tuple[int, dict[str, int]]) -> Json:
@@ -239,7 +281,7 @@ async def _delete(request: Request) -> Json:
 async def _purge(request: Request) -> Json:
     request.check_level()
     jsa = request.jsa
-    found = request.read_optional(PURGE_REQUEST, "JSApiStreamPurgeRequest")
+    found = request.read(_PURGE_BODY)
     seq, keep = found.get("seq", 0), found.get("keep", 0)
     if seq and keep:
         raise errors.BAD_REQUEST()
@@ -252,7 +294,7 @@ def _delete_message(request: Request) -> Awaitable[Json]:
     request.check_level()
     jsa = request.jsa
     request.require_body()
-    found = request.read(DELETE_REQUEST, "JSApiMsgDeleteRequest")
+    found = request.read(_DELETE_BODY)
     stream = jsa.stream(request.tokens[3])
     stream.check_may_delete()
     request.counted = False
@@ -270,7 +312,7 @@ def _get_message(request: Request) -> Json | None:
     request.check_level()
     jsa = request.jsa
     request.require_body()
-    found = request.read(GET_REQUEST, "JSApiMsgGetRequest")
+    found = request.read(_GET_BODY)
     seq, start = found.get("seq", 0), found.get("start_time", "")
     last_for, next_for = found.get("last_by_subj", ""), found.get("next_by_subj", "")
     if (
@@ -315,7 +357,7 @@ def _snapshot(request: Request) -> Json | None:
     jsa = request.jsa
     request.require_body()
     stream = online(request, jsa.stream(request.tokens[2]))
-    options = request.read(SNAPSHOT_REQUEST, "JSApiStreamSnapshotRequest")
+    options = request.read(_SNAPSHOT_BODY)
     deliver = options.get("deliver_subject", "")
     if not valid_subject(deliver) or has_wildcard(deliver):
         raise errors.SNAPSHOT_DELIVER_SUBJECT_INVALID()
@@ -329,9 +371,8 @@ async def _restore(request: Request) -> Json | None:
     request.check_level()
     jsa = request.jsa
     request.require_body()
-    found = request.read(_RESTORE_REQUEST, "JSApiStreamRestoreRequest")
+    config = request.read(_RESTORE_BODY)
     name = request.tokens[2]
-    config = StreamConfig.from_members(found.get("config") or {})
     if not config.name:
         config = replace(config, name=name)
     if config.name != name:
@@ -384,17 +425,34 @@ _CHANGE: dict[str, Any] = {"scope": Scope.STREAMS_CHANGE}
 _NO_STREAMS = {**PAGED, "streams": []}
 ROUTES = (
     _route("INFO", _account_info, "account_info_response", 0, **_OF_ACCOUNT),
-    _route("STREAM.CREATE", _create, "stream_create_response", **_CHANGE),
-    _route("STREAM.UPDATE", _update, "stream_update_response", **_CHANGE),
-    _route("STREAM.NAMES", _names, "stream_names_response", 0, empty=_NOTHING_PAGED, **_OF_ACCOUNT),
-    _route("STREAM.LIST", _list, "stream_list_response", 0, empty=_NO_STREAMS, **_OF_ACCOUNT),
-    _route("STREAM.INFO", _info, "stream_info_response", empty=PAGED, **_OF_STREAM),
+    _route("STREAM.CREATE", _create, "stream_create_response", **_CHANGE, body=_STREAM_BODY),
+    _route("STREAM.UPDATE", _update, "stream_update_response", **_CHANGE, body=_STREAM_BODY),
+    _route(
+        "STREAM.NAMES",
+        _names,
+        "stream_names_response",
+        0,
+        empty=_NOTHING_PAGED,
+        **_OF_ACCOUNT,
+        body=_NAMES_BODY,
+    ),
+    _route(
+        "STREAM.LIST", _list, "stream_list_response", 0, empty=_NO_STREAMS, **_OF_ACCOUNT, body=_LIST_BODY
+    ),
+    _route("STREAM.INFO", _info, "stream_info_response", empty=PAGED, **_OF_STREAM, body=_INFO_BODY),
     _route("STREAM.DELETE", _delete, "stream_delete_response", **_CHANGE),
-    _route("STREAM.PURGE", _purge, "stream_purge_response", empty={"purged": 0}),
-    _route("STREAM.MSG.DELETE", _delete_message, "stream_msg_delete_response"),
-    _route("STREAM.MSG.GET", _get_message, "stream_msg_get_response", scope=Scope.STREAM),
-    _route("STREAM.SNAPSHOT", _snapshot, "stream_snapshot_response"),
-    _route("STREAM.RESTORE", _restore, "stream_restore_response", empty={"deliver_subject": ""}, **_CHANGE),
+    _route("STREAM.PURGE", _purge, "stream_purge_response", empty={"purged": 0}, body=_PURGE_BODY),
+    _route("STREAM.MSG.DELETE", _delete_message, "stream_msg_delete_response", body=_DELETE_BODY),
+    _route("STREAM.MSG.GET", _get_message, "stream_msg_get_response", scope=Scope.STREAM, body=_GET_BODY),
+    _route("STREAM.SNAPSHOT", _snapshot, "stream_snapshot_response", body=_SNAPSHOT_BODY),
+    _route(
+        "STREAM.RESTORE",
+        _restore,
+        "stream_restore_response",
+        empty={"deliver_subject": ""},
+        **_CHANGE,
+        body=_RESTORE_BODY,
+    ),
     _route("STREAM.PEER.REMOVE", cluster_required, "stream_remove_peer_response"),
     _route("STREAM.PEER.EVACUATE", cluster_required, "stream_evacuate_peer_response"),
     _route("STREAM.CANCEL_MOVE", cluster_required, "stream_cancel_move_response"),

@@ -7,9 +7,28 @@ from typing import TYPE_CHECKING
 from gnats.clock import time_ns
 from gnats.go.json import Json
 from gnats.go.text import rfc3339
+from gnats.jetstream.settings.config import ConsumerConfig, StreamConfig
+from gnats.jetstream.settings.overlaps import subject_count
+from gnats.jetstream.threads import in_thread
 
 if TYPE_CHECKING:
     from gnats.jetstream.control.streams import Stream
+
+
+LONG = 1024
+"""From this number of subjects, sources and metadata on, a configuration is described in slices."""
+
+
+def is_long(config: StreamConfig | ConsumerConfig) -> bool:
+    """Whether a description of the configuration holds up the loop."""
+    return length(config) >= LONG
+
+
+def length(config: StreamConfig | ConsumerConfig) -> int:
+    """Return the number of subjects, sources and metadata in a configuration."""
+    if isinstance(config, StreamConfig):
+        return subject_count(config) + len(config.metadata)
+    return len(config.filter_subjects) + len(config.metadata)
 
 
 def stream_info(
@@ -20,9 +39,26 @@ def stream_info(
     `details` lists the deleted sequences, `dynamic` adds the server's version and API level to the metadata,
     `leader` adds a cluster with that leader.
     """
-    config = stream.config.with_dynamic_metadata() if dynamic else stream.config
+    config = _shown_config(stream, dynamic).json()
+    return _info(stream, config, stream.origins.sources_info(), domain, details, leader)
+
+
+async def stream_info_at_length(
+    stream: Stream, *, domain: str = "", details: bool = False, dynamic: bool = True, leader: str = ""
+) -> Json:
+    """Describe a stream as stream_info(), and let the loop do other work meanwhile."""
+    config = await in_thread(_shown_config(stream, dynamic).json)
+    sources = await stream.origins.sources_info_in_slices()
+    return _info(stream, config, sources, domain, details, leader)
+
+
+def _shown_config(stream: Stream, dynamic: bool) -> StreamConfig:
+    return stream.config.with_dynamic_metadata() if dynamic else stream.config
+
+
+def _info(stream: Stream, config: Json, sources: list[Json], domain: str, details: bool, leader: str) -> Json:
     info: Json = {
-        "config": config.json(),
+        "config": config,
         "created": rfc3339(stream.created),
         "state": stream.state(details=details),
     }
@@ -32,7 +68,7 @@ def stream_info(
         info["cluster"] = {"leader": leader}
     if mirror := stream.origins.mirror_info():
         info["mirror"] = mirror
-    if sources := stream.origins.sources_info():
+    if sources:
         info["sources"] = sources
     info["ts"] = rfc3339(time_ns())
     return info

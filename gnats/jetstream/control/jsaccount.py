@@ -350,6 +350,9 @@ class JSAccount:
         stream = self.streams.get(proposal.stream)
         if stream is None or stream.created != proposal.created:
             return False
+        await stream.origins.wind_down()  # now: cancelled later, it would leave the stream half deleted
+        if self.streams.get(stream.name) is not stream:
+            return False
         del self.streams[stream.name]
         self._subjects.discard(stream.config.subjects)
         try:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from gnats.go.json import Json
-from gnats.jetstream.control.sources import MIRROR, SOURCE, Origin, TargetStream, consumer_name
+from gnats.jetstream.control.sources import MIRROR, SOURCE, ConsumerNames, Origin, TargetStream
 from gnats.jetstream.disk.sources_state import SourcesState, read_sources_state
-from gnats.jetstream.settings.config import FILE, StreamConfig
+from gnats.jetstream.settings.config import FILE, StreamConfig, StreamSource
 from gnats.jetstream.stream.sourcing import last_sourced
+from gnats.runtime.steps import in_slices
 
 
 class Origins:
@@ -18,6 +20,7 @@ class Origins:
         self.stream = stream
         self.mirror: Origin | None = None
         self.sources: dict[str, Origin] = {}
+        self._names = ConsumerNames(stream)
         self._had_sources = False
         """Whether the file with the positions may still list sources that were removed."""
         self._stopped = False
@@ -32,12 +35,21 @@ class Origins:
         """Continue to copy messages from the last positions (setupSourceConsumers)."""
         config = self.stream.config
         if config.mirror:
-            self.mirror = Origin(self.stream, config.mirror, MIRROR)
+            self.mirror = Origin(self.stream, config.mirror, MIRROR, self._names)
             self.mirror.begin()
-        sources = [Origin(self.stream, source, SOURCE) for source in config.sources if source]
-        self.sources = {source.source.index_name(): source for source in sources}
-        await self._find_positions(self.sources)
-        self._begin(self.sources)
+        await self._add_sources(config.sources)
+
+    async def _add_sources(self, added: Iterable[StreamSource | None]) -> None:
+        """Copy messages from more sources, from their last positions on."""
+        sources: dict[str, Origin] = {}
+        async for source in in_slices(added):
+            if source:
+                sources[source.index_name()] = Origin(self.stream, source, SOURCE, self._names)
+        await self._find_positions(sources)
+        self.sources |= sources
+        async for origin in in_slices(sources.values()):
+            if not self._stopped:  # stop() may have been called meanwhile
+                origin.begin()
 
     async def _find_positions(self, sources: dict[str, Origin]) -> None:
         """Find the sources' positions: in their file, and in the headers of messages stored after it."""
@@ -71,41 +83,45 @@ class Origins:
             stream.native.answer_for("")
         elif stream.config.mirror and stream.config.mirror_direct != old.mirror_direct:
             stream.native.answer_for(stream.config.mirror.name if stream.config.mirror_direct else "")
-        wanted = {source.index_name(): source for source in stream.config.sources if source}
-        names = {
-            name: (source.header_name(), consumer_name(stream, source, mirror=False))
-            for name, source in wanted.items()
-        }
-        for name, origin in list(self.sources.items()):
+        wanted: dict[str, StreamSource] = {}
+        names: dict[str, tuple[str, str]] = {}
+        async for source in in_slices(stream.config.sources):
+            if source:
+                name = source.index_name()
+                wanted[name] = source
+                names[name] = source.header_name(), self._names.of(source, mirror=False)
+        await self._leave_sources(names)
+        await self._add_sources(source for name, source in wanted.items() if name not in self.sources)
+
+    async def _leave_sources(self, names: dict[str, tuple[str, str]]) -> None:
+        """Leave the sources, and begin those again whose consumers get other names.
+
+        `names` are the wanted sources with the names of their streams and consumers.
+        """
+        kept = set(names.values())
+        async for name, origin in in_slices(list(self.sources.items())):
             before = origin.source.header_name(), origin.consumer_name
-            if names.get(name) == before:
+            if names.get(name) == before or self._stopped:
                 continue
-            if before in names.values():
+            if before in kept:
                 origin.stop()
             else:
                 origin.leave()
-            if name in wanted:
+            if name in names:
                 origin.begin()
             else:
                 del self.sources[name]
-        new = {
-            name: Origin(stream, source, SOURCE)
-            for name, source in wanted.items()
-            if name not in self.sources
-        }
-        await self._find_positions(new)
-        self.sources |= new
-        self._begin(new)
-
-    def _begin(self, sources: dict[str, Origin]) -> None:
-        if not self._stopped:  # stop() may have been called during _find_positions
-            for origin in sources.values():
-                origin.begin()
 
     def stop(self) -> None:
         """Stop copying messages, for good. Idempotent."""
         self._stopped = True
         for origin in self.all:
+            origin.stop()
+
+    async def wind_down(self) -> None:
+        """Stop copying messages, as stop(), and let the loop do other work meanwhile."""
+        self._stopped = True
+        async for origin in in_slices(self.all):
             origin.stop()
 
     # -- positions and information ---------------------------------------------------------------------------
@@ -128,3 +144,7 @@ class Origins:
     def sources_info(self) -> list[Json]:
         """Describe each source as responses do."""
         return [origin.info() for origin in self.sources.values()]
+
+    async def sources_info_in_slices(self) -> list[Json]:
+        """Describe each source as responses do, and let the loop do other work meanwhile."""
+        return [origin.info() async for origin in in_slices(list(self.sources.values()))]

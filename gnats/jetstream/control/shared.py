@@ -15,6 +15,7 @@ from gnats.jetstream.settings.overlaps import Overlaps
 from gnats.jetstream.state.batchtable import BatchLimits
 from gnats.jetstream.threads import in_thread
 from gnats.options.values.limits import JetStreamAccountLimits, JSLimitOpts
+from gnats.runtime.paced import Paced
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
@@ -60,6 +61,8 @@ class Shared:
         self.keys = Keys(config.options)
         self.overlaps = Overlaps()
         self.states = StateWriter()
+        self.paced = Paced()
+        """Requests to origins, of which one stream may have thousands at once."""
         self.usage = Usage(max_memory=config.max_memory, max_storage=config.max_store)
         self.batch_limits = BatchLimits()
         self._limit_batches(config.options.limits)

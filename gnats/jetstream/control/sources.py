@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,6 +35,7 @@ from gnats.jetstream.settings.config import (
 )
 from gnats.jetstream.stream.sourcing import SourceConsumer, SourceEvent
 from gnats.nkeys.identity import DIGITS, server_hash
+from gnats.runtime.paced import PacedCall
 from gnats.store.store import StoreFailure
 
 if TYPE_CHECKING:
@@ -91,16 +93,28 @@ def retry_backoff(fails: int) -> float:
     return min(RETRY_BACKOFF * 2 * fails, RETRY_MAXIMUM)
 
 
-def consumer_name(stream: TargetStream, source: StreamSource, *, mirror: bool) -> str:
-    """Return the name of the origin's consumer: the same after every restart."""
-    parts = [stream.name, stream.jsa.name]
-    if domain := stream.jsa.shared.domain:
-        parts.append(domain)
-    name = server_hash(" ".join(parts))
-    if mirror:
-        return f"JS_MIRROR_{name}"
-    others = sum(other is not None and other.name == source.name for other in stream.config.sources)
-    return f"JS_SRC_{server_hash(f'{name} {source.index_name()}' if others > 1 else name)}"
+class ConsumerNames:
+    """Names the consumers of a stream's origins: the same after every restart."""
+
+    def __init__(self, stream: TargetStream) -> None:
+        self._stream = stream
+        self._counted: tuple[StreamSource | None, ...] = ()
+        self._counts: Counter[str] = Counter()
+
+    def of(self, source: StreamSource, *, mirror: bool) -> str:
+        """Return the name of an origin's consumer."""
+        stream = self._stream
+        parts = [stream.name, stream.jsa.name]
+        if domain := stream.jsa.shared.domain:
+            parts.append(domain)
+        name = server_hash(" ".join(parts))
+        if mirror:
+            return f"JS_MIRROR_{name}"
+        if self._counted is not stream.config.sources:
+            self._counted = stream.config.sources
+            self._counts = Counter(each.name for each in self._counted if each)
+        shared = self._counts[source.name] > 1
+        return f"JS_SRC_{server_hash(f'{name} {source.index_name()}' if shared else name)}"
 
 
 def api_subject(source: StreamSource, *tokens: str) -> str:
@@ -207,12 +221,15 @@ class OriginKind:
 class Origin:
     """A stream that another one copies messages from (sourceInfo). Used from the loop's thread."""
 
-    def __init__(self, stream: TargetStream, source: StreamSource, kind: OriginKind) -> None:
+    def __init__(
+        self, stream: TargetStream, source: StreamSource, kind: OriginKind, names: ConsumerNames
+    ) -> None:
         self.stream = stream
         self.source = source
         self.kind = kind
         self.error: ApiError | None = None
-        self.consumer_name = consumer_name(stream, source, mirror=kind is MIRROR)
+        self._names = names
+        self.consumer_name = names.of(source, mirror=kind is MIRROR)
         """Name to request for the consumer; unused with the user's own durable consumer."""
         self.sseq = 0
         """Sequence in the origin of the last message handled, when position() was last called."""
@@ -230,6 +247,7 @@ class Origin:
         self._lag = self._last = self._fails = 0
         self._asked_at: float | None = None
         self._timer: Timer | None = None
+        self._due: PacedCall | None = None
         self._call: Call | None = None
         self._consumer: SourceConsumer | None = None
         self._probe: bytes | None = None
@@ -240,7 +258,7 @@ class Origin:
 
     def begin(self) -> None:
         """Copy messages until stop()."""
-        self._plan(0.0)
+        self._set_up_soon()
 
     def stop(self) -> None:
         """Stop copying messages. Idempotent."""
@@ -290,6 +308,9 @@ class Origin:
         if self._timer:
             self._timer.cancel()
             self._timer = None
+        if self._due:
+            self._due.cancel()
+            self._due = None
         if self._call:
             self._call.cancel()
             self._call = None
@@ -312,10 +333,11 @@ class Origin:
         if self._asked_at is not None:
             since = monotonic() - self._asked_at
             delay += max(RETRY_THRESHOLD - since, 0.0)
-        self._plan(delay)
+        self._timer = call_later(delay, self._set_up_soon)
 
-    def _plan(self, delay: float) -> None:
-        self._timer = call_later(delay, self._set_up)
+    def _set_up_soon(self) -> None:
+        """Request a consumer when it is this stream's turn: many of its origins may be due at once."""
+        self._due = self._shared.paced.call(self.stream, self._set_up)
 
     def _set_up(self) -> None:
         """Request a consumer that starts after the last stored message."""
@@ -354,7 +376,7 @@ class Origin:
     def _consumer_config(self) -> ConsumerConfig:
         """Return the configuration of the consumer to request."""
         stream, source = self.stream, self.source
-        self.consumer_name = consumer_name(stream, source, mirror=self.kind is MIRROR)
+        self.consumer_name = self._names.of(source, mirror=self.kind is MIRROR)
         key = f"_nats.{'mirror' if self.kind is MIRROR else 'src'}"
         metadata = {f"{key}.stream": stream.name, f"{key}.acc": stream.jsa.name}
         if domain := self._shared.domain:

@@ -403,6 +403,7 @@ class Stream:
 
     async def stop(self) -> None:
         """Stop the stream and its consumers, and write their state. Stored data stays."""
+        await self.origins.wind_down()
         for consumer in list(self.consumers.values()):
             consumer.stop()
         self.origins.stop()

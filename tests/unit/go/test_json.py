@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from gnats.go.json import (
     Custom,
     JSONError,
+    ListOf,
     MapOf,
+    Named,
     Struct,
+    escape,
     marshal,
     marshal_steps,
+    text_of,
     unmarshal,
     unmarshal_stream,
 )
@@ -69,6 +73,39 @@ def test_of_duplicates_the_last_wins_unless_it_is_null() -> None:
 
 def test_each_invalid_byte_becomes_a_replacement_character() -> None:
     assert read(b'{"name":"\xff\xe2\x82z"}') == {"name": "\ufffd\ufffd\ufffdz"}
+
+
+def read_slowly(data: bytes) -> str:
+    """Decode UTF-8 character by character, as Go's utf8.DecodeRune does."""
+    found, at = "", 0
+    while at < len(data):
+        for size in range(1, 5):
+            with suppress(UnicodeDecodeError):
+                found += data[at : at + size].decode()
+                break
+        else:
+            found, size = found + "\ufffd", 1
+        at += size
+    return found
+
+
+PIECES = [
+    b"a",
+    b"\x80",
+    b"\xbf",
+    b"\xc1",
+    b"\xc3",
+    b"\xe2\x82\xac",
+    b"\xe2\x82",
+    b"\xed\xa0\x80",
+    b"\xf4\x90",
+    b"\xff",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES)).map(b"".join) | st.binary())
+def test_bytes_are_replaced_as_if_read_one_by_one(data: bytes) -> None:
+    assert text_of(data) == read_slowly(data)
 
 
 def test_lone_surrogates_are_replaced_and_pairs_are_joined() -> None:
@@ -189,3 +226,112 @@ def test_steps_make_the_same_text(value: object) -> None:
         while True:
             next(steps)
     assert ended.value.value == marshal(value)
+
+
+MANY: Struct = {
+    "flag": "bool",
+    "name": "string",
+    "count": "int",
+    "list": "strings",
+    "any": "any",
+    "one": Named("One", {"flag": "bool", "list": "strings"}),
+    "many": ListOf(Named("One", {"name": "string", "count": "int"}, pointer=True)),
+    "map": MapOf("string"),
+}
+LEAVES = ["null", "true", "7", "-0", "1.5", '"x"', '"\\ud800"', '["x",null]', '["x",1]', '{"k":"v"}', "[{}]"]
+
+
+def texts(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Return texts of objects and arrays that contain such texts; objects may have duplicate names."""
+    member = st.tuples(st.sampled_from([*MANY, "NAME", "other", "k"]), inner).map('"{0[0]}":{0[1]}'.format)
+    objects = st.lists(member, max_size=4).map(lambda members: "{" + ",".join(members) + "}")
+    return objects | st.lists(inner, max_size=3).map(lambda items: "[" + ",".join(items) + "]")
+
+
+class Refused(Exception):
+    """A value has another type."""
+
+
+def model(value: object, kind: object) -> object:
+    """Read a value by the rules in the module's docstring; objects are Members."""
+    match kind, value:
+        case "any", _:
+            return plain(value)
+        case "bool", bool():
+            return value
+        case "string", str():
+            return value
+        case "int", int() if not isinstance(value, bool):
+            return value
+        case "int", Text(text="-0"):
+            return 0
+        case "strings", list():
+            return ["" if item is None else model(item, "string") for item in value]
+        case ListOf(item=item), list():
+            return [None if each is None else model(each, item) for each in value]
+        case MapOf(item=item), Members():
+            return {name: None if each is None else model(each, item) for name, each in value.pairs}
+        case Named(fields=fields), Members():
+            return members_of(value, fields)
+    raise Refused
+
+
+def members_of(value: "Members", fields: Struct) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, each in value.pairs:
+        name = name if name in fields else name.lower()
+        if name in fields and each is not None:
+            found[name] = model(each, fields[name])
+    return found
+
+
+def plain(value: object) -> object:
+    match value:
+        case Members():
+            return {name: plain(item) for name, item in value.pairs}
+        case list():
+            return [plain(item) for item in value]
+        case Text():
+            return float(value.text)
+    return value
+
+
+class Members:
+    def __init__(self, pairs: list[tuple[str, object]]) -> None:
+        self.pairs = pairs
+
+
+class Text:
+    """A number that is not read as int()."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+@given(st.recursive(st.sampled_from(LEAVES), texts, max_leaves=20))
+def test_objects_are_read_by_the_rules(text: str) -> None:
+    value = json.loads(
+        text,
+        object_pairs_hook=Members,
+        parse_float=Text,
+        parse_int=lambda digits: Text(digits) if digits == "-0" else int(digits),
+    )
+    try:
+        expected = {} if value is None else model(value, Named("T", MANY))
+    except Refused:
+        with pytest.raises(JSONError):
+            unmarshal(text.encode(), MANY, "T")
+        return
+    found = unmarshal(text.encode(), MANY, "T")
+    assert repr(found) == repr(expected).replace("\\ud800", "\ufffd")
+    assert unmarshal_stream(text.encode(), MANY, "T") == found
+
+
+@given(st.text(st.sampled_from("ab<>&\u2028\u2029\ud800\udfff\xe9\U0001f600")))
+def test_each_character_is_escaped_as_if_alone(text: str) -> None:
+    def one(char: str) -> str:
+        if "\ud800" <= char <= "\udfff":
+            return "\ufffd"
+        return f"\\u{ord(char):04x}" if char in "<>&\u2028\u2029" else char
+
+    assert escape(text) == "".join(map(one, text))

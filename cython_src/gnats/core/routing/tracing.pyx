@@ -204,7 +204,10 @@ cdef bint read_header(const char *header, size_t n, Asked *asked) noexcept nogil
 
 
 def fields(bytes header not None) -> list:
-    """Return the fields of a header block that have a value, in order, as traces show them: [(key, value)]."""
+    """Return the fields of a header block that have a value, in order, as traces show them.
+
+    Keys and values alternate: a pair for each field would have the garbage collector look at all of them.
+    """
     cdef Slice key, value
     cdef const char *start = PyBytes_AS_STRING(header)
     cdef const char *p = start + strlen(VERSION_TEXT)
@@ -212,7 +215,8 @@ def fields(bytes header not None) -> list:
     if starts_with_text(start, len(header), VERSION_TEXT):
         while next_field(&p, start + len(header), &key, &value):
             if key.n and value.n:
-                found.append((key.p[:key.n], value.p[:value.n]))
+                found.append(key.p[:key.n])
+                found.append(value.p[:value.n])
     return found
 
 
