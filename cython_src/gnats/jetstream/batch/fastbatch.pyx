@@ -13,17 +13,17 @@ from gnats.jetstream.batch.batching cimport open_batch
 from gnats.jetstream.engine.barrier cimport Local, publish_later
 from gnats.jetstream.publish.checks cimport check_admission, check_ahead
 from gnats.jetstream.publish.entries cimport make_entry
-from gnats.jetstream.publish.inbound cimport Inbound, own_header, transform_subject
-from gnats.jetstream.publish.inflight cimport InFlight, flight_begin, log_in_flight
-from gnats.jetstream.publish.puback cimport (
+from gnats.jetstream.publish.errors cimport (
     ERR_BATCH_DISABLED,
     ERR_BATCH_IN_FLIGHT,
     ERR_BATCH_INVALID_ID,
     ERR_BATCH_INVALID_PATTERN,
     ERR_BATCH_UNKNOWN_ID,
     ERR_REQUIRED_API_LEVEL,
-    send_batch_ack,
 )
+from gnats.jetstream.publish.inbound cimport Inbound, own_header, transform_subject
+from gnats.jetstream.publish.inflight cimport InFlight, flight_begin, log_in_flight
+from gnats.jetstream.publish.puback cimport send_batch_ack
 from gnats.jetstream.publish.refusal cimport (
     TOLD,
     TOLD_ALWAYS,
