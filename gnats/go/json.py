@@ -335,6 +335,9 @@ def _kind(value: object) -> str:
     return "string" if type(value) is str else "number"
 
 
+COMPACT = ",", ":"
+"""The separators of JSON without blanks."""
+
 _ESCAPED = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 
@@ -348,9 +351,14 @@ def _escape_one(found: re.Match[str]) -> str:
     return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"\\u{code:04x}"
 
 
+def compact(value: object, *, ascii: bool = False) -> str:
+    """Return a value's JSON without blanks and without the escapes of Go; with `ascii` in ASCII."""
+    return json.dumps(value, ensure_ascii=ascii, separators=COMPACT)
+
+
 def marshal(value: object) -> bytes:
     """Return the compact JSON of a value, as Go writes it."""
-    return escape(json.dumps(value, separators=(",", ":"), ensure_ascii=False)).encode()
+    return escape(compact(value)).encode()
 
 
 def marshal_steps(value: object, depth: int = 3) -> Generator[None, None, bytes]:

@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from gnats.go.text import SECOND
 from gnats.monitor.pages.render import Named
 from gnats.version import NATS_VERSION, __version__
 
@@ -91,9 +92,9 @@ class ServerCollector(Collector):
             "nats_version": NATS_VERSION,
         }
         yield InfoMetricFamily("gnats", "The server", value=names)
-        yield _gauge("gnats_start_time_seconds", "When the server started", server.start_time / 1e9)
+        yield _gauge("gnats_start_time_seconds", "When the server started", server.start_time / SECOND)
         yield _gauge(
-            "gnats_config_load_time_seconds", "When the configuration was read", server.config_time / 1e9
+            "gnats_config_load_time_seconds", "When the configuration was read", server.config_time / SECOND
         )
         yield _gauge("gnats_accepting", "1 while clients are let in", int(server.accepting))
         yield _gauge("gnats_connections", "Client connections", server.num_clients)

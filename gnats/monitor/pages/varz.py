@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gnats.clock import time_ns
 from gnats.connection.closed_state import count_by_kind
-from gnats.go.text import rfc3339, uptime
+from gnats.go.text import SECOND, rfc3339, uptime
 from gnats.monitor.pages.jsz import JszServer, varz_jetstream
 from gnats.monitor.pages.render import Page, number, without_empty
 from gnats.system.usage import cores, process, resident_bytes
@@ -172,4 +172,4 @@ def _not_after(path: str) -> str:
 
 
 def _ns(seconds: float) -> int:
-    return round(seconds * 1e9)
+    return round(seconds * SECOND)
