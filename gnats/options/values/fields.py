@@ -2,6 +2,14 @@
 
 from dataclasses import dataclass, field
 
+from gnats.core.runtime.const import (
+    DEFAULT_FLUSH_DEADLINE,
+    DEFAULT_PING_INTERVAL,
+    DEFAULT_PING_MAX_OUT,
+    MAX_CONTROL_LINE_SIZE,
+    MAX_PAYLOAD_SIZE,
+    MAX_PENDING_SIZE,
+)
 from gnats.options.values.accounts import AccountConfig, Mapping
 from gnats.options.values.auth import AuthCallout, NkeyUser, Permissions, ResolverOptions, User
 from gnats.options.values.jetstream import JetStreamOptions
@@ -89,14 +97,14 @@ class OptionFields:
     resolver_tls: TLSOptions | None = None
     max_conn: int = 65536
     max_subs: int = 0
-    max_control_line: int = 4096
-    max_payload: int = 1 << 20
-    max_pending: int = 64 << 20
-    write_deadline: float = 10.0
+    max_control_line: int = MAX_CONTROL_LINE_SIZE
+    max_payload: int = MAX_PAYLOAD_SIZE
+    max_pending: int = MAX_PENDING_SIZE
+    write_deadline: float = float(DEFAULT_FLUSH_DEADLINE)
     write_timeout: str = ""
     """The policy for a client that misses write_deadline: "" and "close" both close it."""
-    ping_interval: float = 120.0
-    ping_max: int = 2
+    ping_interval: float = float(DEFAULT_PING_INTERVAL)
+    ping_max: int = DEFAULT_PING_MAX_OUT
     max_sub_tokens: int = 0
     """Tokens that the subject of a subscription may have; 0: any number."""
     no_sublist_cache: bool = False

@@ -13,7 +13,7 @@ import pytest
 from gnats.events import latency, msgtrace
 from gnats.jetstream import errors
 from gnats.jetstream.publish.errors import publish_error
-from gnats.options.options import MAX_IO_THREADS, Options
+from gnats.options.options import MAX_IO_THREADS
 from gnats.store.format.record import OVERHEAD, encode
 from gnats.tls import errors as tls_errors
 
@@ -108,22 +108,6 @@ def test_every_error_of_the_api_has_one_place_and_a_text() -> None:
     assert len(kinds) == len(set(kinds))
     shared = {publishing[name] for name in vars(errors) if name.startswith("ERR_")}
     assert set(kinds) & set(publishing.values()) == shared
-
-
-@pytest.mark.parametrize(
-    ("path", "name", "option"),
-    [
-        ("core/client.pyx", "max_payload", "max_payload"),
-        ("core/client.pyx", "ping_interval", "ping_interval"),
-        ("core/net/connection.pyx", "max_pending", "max_pending"),
-        ("core/net/connection.pyx", "write_deadline", "write_deadline"),
-    ],
-)
-def test_a_connection_of_its_own_has_the_default_options(path: str, name: str, option: str) -> None:
-    text = (SOURCES / path).read_text()
-    found = re.search(rf"^ +\w+ {name}=(\d[\d.]*),$", text, re.MULTILINE)
-    assert found
-    assert float(found[1]) == getattr(Options(), option)
 
 
 def test_tls_errors_of_gnats_have_the_numbers_of_the_data_plane() -> None:

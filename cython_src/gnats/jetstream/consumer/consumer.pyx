@@ -12,6 +12,7 @@ from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.subscriptions cimport add_native_sub, unsubscribe
 from gnats.core.messages.message cimport Message, NativeSub
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
+from gnats.core.runtime.const cimport MAX_PAYLOAD_SIZE
 from gnats.core.runtime.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.atomics cimport exchange8, load8, store8
@@ -121,11 +122,11 @@ cdef class Consumer(ConsumerState):
         str name not None,
         config not None,
         *,
-        str account="$G",
+        str account not None,
         str domain="",
         bint reply_v2=False,
         bytes state=None,
-        int64_t burst=1048576,
+        int64_t burst=MAX_PAYLOAD_SIZE,
         int64_t created=0,
     ):
         cdef bytes names = stream.name.encode() + b"." + name.encode()

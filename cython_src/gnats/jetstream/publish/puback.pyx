@@ -16,7 +16,7 @@ from gnats.jetstream.state.headers cimport put_uint64
 from gnats.jetstream.state.streamcore cimport StreamCore
 
 cdef enum:
-    ROOM = 1024      # bytes of a reply that fits on the stack
+    ANSWER_ROOM = 1024      # bytes of a reply that fits on the stack
 
 
 cdef void respond_error(
@@ -29,7 +29,7 @@ cdef void respond_error(
 cdef void send_error(
     StreamCore s, Local *local, const Slice *reply, uint64_t flow_seq, int err_code, const char *text, size_t n
 ) noexcept nogil:
-    cdef char[ROOM] few
+    cdef char[ANSWER_ROOM] few
     cdef const PublishError *e = find_error(err_code)
     cdef size_t words, need, more
     cdef char *out = few
@@ -38,7 +38,7 @@ cdef void send_error(
         return
     words = strlen(e.text)
     need = 6 * (words + n) + s.error_end_n + 160
-    if need > ROOM:
+    if need > ANSWER_ROOM:
         out = <char *> malloc(need)
         if out == NULL:
             report_shortage(local.ps)
@@ -110,12 +110,12 @@ cdef void send_batch_ack(
 cdef inline void send_ack(
     StreamCore s, Local *local, const Slice *reply, uint64_t seq, const char *more, size_t n
 ) noexcept nogil:
-    cdef char[ROOM] few
+    cdef char[ANSWER_ROOM] few
     cdef char *out = few
     cdef size_t at = s.pub_ack_n
     if reply.n == 0:
         return
-    if at + 20 + n > ROOM:
+    if at + 20 + n > ANSWER_ROOM:
         out = <char *> malloc(at + 20 + n)
         if out == NULL:
             report_shortage(local.ps)
