@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gnats.core.runtime.clock import is_held
 from gnats.core.runtime.clock import read_monotonic as monotonic_ns
 from gnats.core.runtime.clock import read_realtime as time_ns
+from gnats.go.text import SECOND
 
 if TYPE_CHECKING:
     import asyncio
@@ -46,12 +47,12 @@ class Timer(Protocol):
 
 def unix_time() -> float:
     """Return the unix time in seconds."""
-    return time_ns() / 1e9
+    return time_ns() / SECOND
 
 
 def monotonic() -> float:
     """Return the seconds of a clock that never goes back."""
-    return monotonic_ns() / 1e9
+    return monotonic_ns() / SECOND
 
 
 def call_later(seconds: float, callback: Callable[..., object], *args: Any) -> Timer:
@@ -60,7 +61,7 @@ def call_later(seconds: float, callback: Callable[..., object], *args: Any) -> T
 
     loop = asyncio.get_running_loop()
     if is_held():
-        return _HeldTimer(loop, monotonic_ns() + max(round(seconds * 1e9), 0), callback, args)
+        return _HeldTimer(loop, monotonic_ns() + max(round(seconds * SECOND), 0), callback, args)
     return loop.call_later(seconds, callback, *args)
 
 
@@ -125,7 +126,7 @@ class _HeldTimer:
         heapq.heappush(_waiting, (when, next(_order), self))
 
     def when(self) -> float:
-        return self._when / 1e9
+        return self._when / SECOND
 
     def cancel(self) -> None:
         self.cancelled = True

@@ -36,6 +36,7 @@ from urllib.parse import quote, unquote
 from gnats.archive.errors import ArchiveError
 from gnats.archive.ranges import Ranges
 from gnats.archive.storage import TEMPORARY, Storage, shown
+from gnats.go.json import compact
 from gnats.go.times import unix_ns
 
 FORMAT = 1
@@ -396,7 +397,7 @@ class Manifest:
 
 
 def _json(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+    return compact(document, ascii=True).encode() + b"\n"
 
 
 def partition_of(entry: Entry) -> str:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from gnats.archive.errors import ArchiveError
+from gnats.go.text import SECOND
 from gnats.system.files import sync_path
 
 ATTEMPTS = 100
@@ -86,7 +87,7 @@ class Storage:
         """Return the files below a directory: relative path -> time of modification, seconds since 1970."""
         with self.errors("listed", path):
             return {
-                posixpath.relpath(each.path, self.full(path)): (each.mtime_ns or 0) / 1e9
+                posixpath.relpath(each.path, self.full(path)): (each.mtime_ns or 0) / SECOND
                 for each in self._infos(path, recursive=True)
                 if each.type == pafs.FileType.File
             }
@@ -98,7 +99,7 @@ class Storage:
         """
         with self.errors("listed", path):
             return {
-                each.base_name: each.mtime_ns / 1e9
+                each.base_name: each.mtime_ns / SECOND
                 for each in self._infos(path)
                 if each.type == pafs.FileType.Directory and each.mtime_ns is not None
             }

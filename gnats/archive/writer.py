@@ -21,13 +21,13 @@ from gnats.archive.digest import Digest
 from gnats.archive.errors import ArchiveError
 from gnats.archive.manifest import STAGING, Entry, Manifest
 from gnats.archive.reading.source import SCHEMA
+from gnats.go.text import HOUR
 from gnats.version import __version__
 
 FILE_SCHEMA = pa.schema([each for each in SCHEMA if each.name not in ("account", "stream")])
 """The columns of a file."""
 
-HOUR_NS = 3600 * 10**9
-_PARTITION_NS = {"date": 24 * HOUR_NS, "hour": HOUR_NS}
+_PARTITION_NS = {"date": 24 * HOUR, "hour": HOUR}
 MAX_OPEN = 8
 """Files that a task has open at the same time. A mirror, or a clock that jumped, may mix several days."""
 _STATISTICS = ["sequence", "subject", "time", "time_ns", "size", "block"]

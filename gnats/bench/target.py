@@ -1,11 +1,11 @@
 """The target of a load: a server's address, and the CONNECT that connections send."""
 
-import json
 import socket
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from gnats.bench.results import LoadError
+from gnats.go.json import compact
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,4 +61,4 @@ class Target:
         }
         given = {"user": self.user, "pass": self.password, "auth_token": self.token}
         options.update({key: value for key, value in given.items() if value})
-        return b"CONNECT %s\r\nPING\r\n" % json.dumps(options, separators=(",", ":")).encode()
+        return b"CONNECT %s\r\nPING\r\n" % compact(options, ascii=True).encode()

@@ -21,13 +21,13 @@ class Client(Subscriber):
         poller: Poller,
         state: ServerState,
         *,
-        max_control_line: int = 4096,
-        max_payload: int = 1048576,
-        max_pending: int = 67108864,
+        max_control_line: int = ...,
+        max_payload: int = ...,
+        max_pending: int = ...,
         max_subs: int = -1,
-        write_deadline: float = 10.0,
-        ping_interval: float = 120.0,
-        ping_max: int = 2,
+        write_deadline: float = ...,
+        ping_interval: float = ...,
+        ping_max: int = ...,
     ) -> None: ...
     def start(self, info: bytes, *, expect_connect: bool, auth_timeout: float = 0.0) -> None:
         """Hand the connection to its poller: send `info`, then read.

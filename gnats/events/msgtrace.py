@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import re
 import struct
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -14,6 +13,17 @@ from gnats.core.routing.tracing import fields
 from gnats.events.events import encode
 from gnats.go.json import escape, marshal, text_of
 from gnats.go.text import quote, rfc3339
+from gnats.jetstream.publish.errors import (
+    ERR_HEADER_EXCEEDS_MAXIMUM,
+    ERR_MESSAGE_EXCEEDS_MAXIMUM,
+    ERR_ROLLUP_FAILED,
+    ERR_STORE_FAILED,
+    ERR_STREAM_NOT_MATCH,
+    ERR_TTL_DISABLED,
+    ERR_WRONG_LAST_MSG_ID,
+    ERR_WRONG_LAST_SEQUENCE,
+    publish_error,
+)
 
 if TYPE_CHECKING:
     from gnats.client.session import Session
@@ -25,7 +35,6 @@ CLIENT = 0
 
 _HEAD = struct.Struct("=IIq")
 _ENTRY = struct.Struct("=qQIIIcBxx")
-_PLACE_HOLDER = re.compile(r"\{\w+\}")
 
 _EGRESS_ERRORS = {
     1: "Not delivered because of no echo",
@@ -42,18 +51,17 @@ _REFUSALS = {
 
 _TOO_LARGE = "maximum payload exceeded"
 
-_LAST_MSG_ID, _LAST_SEQUENCE, _STORE_FAILED, _ROLLUP_FAILED = 10070, 10071, 10077, 10111
 _DUPLICATE, _LAST_SUBJECT_SEQUENCE = 1, 2
 _STREAM_ERRORS = {
     _DUPLICATE: "msgid is duplicate",
-    10054: _TOO_LARGE,
-    10060: "expected stream does not match",
-    10097: _TOO_LARGE,
-    10166: "message TTL disabled",
+    ERR_MESSAGE_EXCEEDS_MAXIMUM: _TOO_LARGE,
+    ERR_STREAM_NOT_MATCH: publish_error(ERR_STREAM_NOT_MATCH)[1],
+    ERR_HEADER_EXCEEDS_MAXIMUM: _TOO_LARGE,
+    ERR_TTL_DISABLED: "message TTL disabled",
 }
 """Texts in traces for messages that a stream refused, where publishers get another text."""
 _MISMATCHES = {
-    _LAST_SEQUENCE: ("last sequence mismatch", b"Nats-Expected-Last-Sequence"),
+    ERR_WRONG_LAST_SEQUENCE: ("last sequence mismatch", b"Nats-Expected-Last-Sequence"),
     _LAST_SUBJECT_SEQUENCE: ("last sequence by subject mismatch", b"Nats-Expected-Last-Subject-Sequence"),
 }
 
@@ -250,9 +258,9 @@ def stream_error(number: int, text: str, header: bytes) -> str:
     """
     if number >> 63:
         return os.strerror(2**64 - number).lower()
-    if number in (_STORE_FAILED, _ROLLUP_FAILED):
+    if number in (ERR_STORE_FAILED, ERR_ROLLUP_FAILED):
         return text
-    if number == _LAST_MSG_ID:
+    if number == ERR_WRONG_LAST_MSG_ID:
         expected = _first(header, b"Nats-Expected-Last-Msg-Id")
         return f"last msgid mismatch: {quote(expected.encode())} vs {quote(text.encode())}"
     if number in _MISMATCHES:
@@ -261,9 +269,7 @@ def stream_error(number: int, text: str, header: bytes) -> str:
         return f"{what}: {expected if expected.isdecimal() else 2**64 - 1} vs {text}"
     if number in _STREAM_ERRORS:
         return _STREAM_ERRORS[number]
-    from gnats.jetstream.errors import by_number
-
-    return f"{_PLACE_HOLDER.sub(lambda _: text, by_number(number).text)} ({number})"
+    return f"{publish_error(number)[1]}{text} ({number})"
 
 
 def _named(session: "Session") -> dict[str, object]:

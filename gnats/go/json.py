@@ -412,6 +412,9 @@ def _kind(value: object) -> str:
     return "string" if type(value) is str else "number"
 
 
+COMPACT = ",", ":"
+"""The separators of JSON without blanks."""
+
 _ESCAPED = {char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
@@ -422,9 +425,14 @@ def escape(text: str) -> str:
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
+def compact(value: object, *, ascii: bool = False) -> str:
+    """Return a value's JSON without blanks and without the escapes of Go; with `ascii` in ASCII."""
+    return json.dumps(value, ensure_ascii=ascii, separators=COMPACT)
+
+
 def marshal(value: object) -> bytes:
     """Return the compact JSON of a value, as Go writes it."""
-    return escape(json.dumps(value, separators=(",", ":"), ensure_ascii=False)).encode()
+    return escape(compact(value)).encode()
 
 
 def marshal_steps(value: object, depth: int = 3) -> Generator[None, None, bytes]:

@@ -6,12 +6,11 @@ always() and omitempty() declare fields, as tags of a Go struct do.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, ClassVar, Self
 
-from gnats.go.json import Custom, JSONError, ListOf, Named, Struct, Type, unmarshal
+from gnats.go.json import Custom, JSONError, ListOf, Named, Struct, Type, compact, unmarshal
 from gnats.go.text import quote
 from gnats.go.times import parse_rfc3339
 
@@ -112,10 +111,6 @@ def strings() -> Any:
     return omitempty("strings", (), tuple)
 
 
-def _go_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
 def one_of(*words: str, refusal: str = "can not unmarshal {quoted}", **also: str) -> Custom:
     """Make the type of a string that must be one of `words`, or a key of `also`, which maps it to a word.
 
@@ -126,7 +121,7 @@ def one_of(*words: str, refusal: str = "can not unmarshal {quoted}", **also: str
     def read(value: object) -> object:
         if isinstance(value, str) and value in meaning:
             return meaning[value]
-        raw = _go_json(value)
+        raw = compact(value)
         raise JSONError(refusal.format(raw=raw, quoted=quote(raw)))
 
     return Custom(read)

@@ -15,6 +15,7 @@ _ESCAPES = {
 }
 
 MICROSECOND, MILLISECOND, SECOND = 1_000, 1_000_000, 1_000_000_000
+HOUR = 3600 * SECOND
 """In nanoseconds."""
 _UNITS = {
     "ns": 1,

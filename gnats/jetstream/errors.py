@@ -1,6 +1,17 @@
-"""The errors of the JetStream API (jetstream_errors_generated.go): HTTP code, error code and text."""
+"""The errors of the JetStream API (jetstream_errors_generated.go): HTTP code, error code and text.
+
+gnats.jetstream.publish.errors has the errors that pollers reply with to publishers, also the three of these
+that have a name here.
+"""
 
 from typing import NamedTuple
+
+from gnats.jetstream.publish.errors import (
+    ERR_REQUIRED_API_LEVEL,
+    ERR_SEALED,
+    ERR_STORE_FAILED,
+    publish_error,
+)
 
 
 class ApiError(Exception):
@@ -35,7 +46,12 @@ class Kind(NamedTuple):
         return isinstance(error, ApiError) and error.err_code == self.err_code
 
 
-ACCOUNT_RESOURCES_EXCEEDED = Kind(400, 10002, "resource limits exceeded for account")
+def _of_publishing(err_code: int, more: str = "") -> Kind:
+    """Return the kind of an error that pollers reply with too; `more` ends its text."""
+    code, text = publish_error(err_code)
+    return Kind(code, err_code, text + more)
+
+
 BAD_REQUEST = Kind(400, 10003, "bad request")
 CLUSTER_INCOMPLETE = Kind(503, 10004, "incomplete results")
 CLUSTER_NO_PEERS = Kind(400, 10005, "{err}")
@@ -70,7 +86,6 @@ STREAM_EXTERNAL_API_OVERLAP = Kind(
 STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS = Kind(
     400, 10022, "stream external delivery prefix {prefix} overlaps with stream subject {subject}"
 )
-INSUFFICIENT_RESOURCES = Kind(503, 10023, "insufficient resources")
 STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ = Kind(
     400, 10024, "stream external delivery prefix {prefix} must not contain wildcards"
 )
@@ -107,13 +122,11 @@ STREAM_DELETE = Kind(500, 10050, "{err}")
 STREAM_GENERAL = Kind(500, 10051, "{err}")
 STREAM_INVALID_CONFIG = Kind(500, 10052, "{err}")
 STREAM_LIMITS = Kind(500, 10053, "{err}")
-STREAM_MESSAGE_EXCEEDS_MAXIMUM = Kind(400, 10054, "message size exceeds maximum allowed")
 STREAM_MIRROR_NOT_UPDATABLE = Kind(400, 10055, "stream mirror configuration can not be updated")
 STREAM_MISMATCH = Kind(400, 10056, "stream name in subject does not match request")
 STREAM_MSG_DELETE_FAILED = Kind(500, 10057, "{err}")
 STREAM_NAME_EXIST = Kind(400, 10058, "stream name already in use with a different configuration")
 STREAM_NOT_FOUND = Kind(404, 10059, "stream not found")
-STREAM_NOT_MATCH = Kind(400, 10060, "expected stream does not match")
 STREAM_REPLICAS_NOT_UPDATABLE = Kind(400, 10061, "Replicas configuration can not be updated")
 STREAM_RESTORE = Kind(500, 10062, "restore failed: {err}")
 STREAM_SEQUENCE_NOT_MATCH = Kind(503, 10063, "expected stream sequence does not match")
@@ -123,14 +136,12 @@ STREAM_TEMPLATE_CREATE = Kind(500, 10066, "{err}")
 STREAM_TEMPLATE_DELETE = Kind(500, 10067, "{err}")
 STREAM_TEMPLATE_NOT_FOUND = Kind(404, 10068, "template not found")
 STREAM_UPDATE = Kind(500, 10069, "{err}")
-STREAM_WRONG_LAST_MSG_ID = Kind(400, 10070, "wrong last msg ID: {id}")
-STREAM_WRONG_LAST_SEQUENCE = Kind(400, 10071, "wrong last sequence: {seq}")
 TEMP_STORAGE_FAILED = Kind(500, 10072, "JetStream unable to open temp storage for restore")
 TEMPLATE_NAME_NOT_MATCH_SUBJECT = Kind(400, 10073, "template name in subject does not match request")
 STREAM_REPLICAS_NOT_SUPPORTED = Kind(500, 10074, "replicas > 1 not supported in non-clustered mode")
 PEER_REMAP = Kind(503, 10075, "peer remap failed")
 NOT_ENABLED = Kind(503, 10076, "JetStream not enabled")
-STREAM_STORE_FAILED = Kind(503, 10077, "{err}")
+STREAM_STORE_FAILED = _of_publishing(ERR_STORE_FAILED, "{err}")
 CONSUMER_CONFIG_REQUIRED = Kind(400, 10078, "consumer config required")
 CONSUMER_DELIVER_TO_WILDCARDS = Kind(400, 10079, "consumer deliver subject has wildcards")
 CONSUMER_PUSH_MAX_WAITING = Kind(400, 10080, "consumer in push mode can not set max waiting")
@@ -156,7 +167,6 @@ CONSUMER_FILTER_NOT_SUBSET = Kind(
 CONSUMER_INVALID_POLICY = Kind(400, 10094, "{err}")
 CONSUMER_INVALID_SAMPLING = Kind(400, 10095, "failed to parse consumer sampling configuration: {err}")
 STREAM_INVALID = Kind(500, 10096, "stream not valid")
-STREAM_HEADER_EXCEEDS_MAXIMUM = Kind(400, 10097, "header size exceeds maximum allowed of 64k")
 CONSUMER_WQ_REQUIRES_EXPLICIT_ACK = Kind(400, 10098, "workqueue stream requires explicit ack")
 CONSUMER_WQ_MULTIPLE_UNFILTERED = Kind(
     400, 10099, "multiple non-filtered consumers not allowed on workqueue stream"
@@ -174,9 +184,8 @@ CONSUMER_DESCRIPTION_TOO_LONG = Kind(400, 10107, "consumer description is too lo
 CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS = Kind(
     400, 10108, "consumer with flow control also needs heartbeats"
 )
-STREAM_SEALED = Kind(400, 10109, "invalid operation on sealed stream")
+STREAM_SEALED = _of_publishing(ERR_SEALED)
 STREAM_PURGE_FAILED = Kind(500, 10110, "{err}")
-STREAM_ROLLUP_FAILED = Kind(500, 10111, "{err}")
 CONSUMER_INVALID_DELIVER_SUBJECT = Kind(400, 10112, "invalid push consumer deliver subject")
 STREAM_MAX_BYTES_REQUIRED = Kind(400, 10113, "account requires a stream config to have max bytes set")
 CONSUMER_MAX_REQUEST_BATCH_NEGATIVE = Kind(400, 10114, "consumer max request batch needs to be > 0")
@@ -253,38 +262,17 @@ CONSUMER_INVALID_GROUP_NAME = Kind(
 STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_NOT_READY = Kind(
     503, 10163, "expected last sequence per subject temporarily unavailable"
 )
-STREAM_WRONG_LAST_SEQUENCE_CONSTANT = Kind(400, 10164, "wrong last sequence")
-MESSAGE_TTL_INVALID = Kind(400, 10165, "invalid per-message TTL")
-MESSAGE_TTL_DISABLED = Kind(400, 10166, "per-message TTL is disabled")
 STREAM_TOO_MANY_REQUESTS = Kind(429, 10167, "too many requests")
-MESSAGE_INCR_DISABLED = Kind(400, 10168, "message counters is disabled")
-MESSAGE_INCR_MISSING = Kind(400, 10169, "message counter increment is missing")
-MESSAGE_INCR_PAYLOAD = Kind(400, 10170, "message counter has payload")
-MESSAGE_INCR_INVALID = Kind(400, 10171, "message counter increment is invalid")
-MESSAGE_COUNTER_BROKEN = Kind(400, 10172, "message counter is broken")
 MIRROR_WITH_COUNTERS = Kind(400, 10173, "stream mirrors can not also calculate counters")
-ATOMIC_PUBLISH_DISABLED = Kind(400, 10174, "atomic publish is disabled")
-ATOMIC_PUBLISH_MISSING_SEQ = Kind(400, 10175, "atomic publish sequence is missing")
-ATOMIC_PUBLISH_INCOMPLETE_BATCH = Kind(400, 10176, "atomic publish batch is incomplete")
-ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH = Kind(400, 10177, "atomic publish unsupported header used: {header}")
 CONSUMER_PUSH_WITH_PRIORITY_GROUP = Kind(400, 10178, "priority groups can not be used with push consumers")
-ATOMIC_PUBLISH_INVALID_BATCH_ID = Kind(400, 10179, "atomic publish batch ID is invalid")
 STREAM_MIN_LAST_SEQ = Kind(412, 10180, "min last sequence")
 CONSUMER_ACK_POLICY_INVALID = Kind(400, 10181, "consumer ack policy invalid")
 CONSUMER_REPLAY_POLICY_INVALID = Kind(400, 10182, "consumer replay policy invalid")
 CONSUMER_ACK_WAIT_NEGATIVE = Kind(400, 10183, "consumer ack wait needs to be positive")
 CONSUMER_BACK_OFF_NEGATIVE = Kind(400, 10184, "consumer backoff needs to be positive")
-REQUIRED_API_LEVEL = Kind(412, 10185, "JetStream minimum api level required")
+REQUIRED_API_LEVEL = _of_publishing(ERR_REQUIRED_API_LEVEL)
 MIRROR_WITH_MSG_SCHEDULES = Kind(400, 10186, "stream mirrors can not also schedule messages")
 SOURCE_WITH_MSG_SCHEDULES = Kind(400, 10187, "stream source can not also schedule messages")
-MESSAGE_SCHEDULES_DISABLED = Kind(400, 10188, "message schedules is disabled")
-MESSAGE_SCHEDULES_PATTERN_INVALID = Kind(400, 10189, "message schedules pattern is invalid")
-MESSAGE_SCHEDULES_TARGET_INVALID = Kind(400, 10190, "message schedules target is invalid")
-MESSAGE_SCHEDULES_TTL_INVALID = Kind(400, 10191, "message schedules invalid per-message TTL")
-MESSAGE_SCHEDULES_ROLLUP_INVALID = Kind(400, 10192, "message schedules invalid rollup")
-STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID = Kind(
-    400, 10193, "missing sequence for expected last sequence per subject"
-)
 STREAM_OFFLINE_REASON = Kind(500, 10194, "stream is offline: {err}")
 CONSUMER_OFFLINE_REASON = Kind(500, 10195, "consumer is offline: {err}")
 CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE = Kind(
@@ -294,22 +282,9 @@ CONSUMER_PINNED_TTL_WITHOUT_PRIORITY_POLICY_NONE = Kind(
     400, 10197, "PinnedTTL cannot be set when PriorityPolicy is none"
 )
 MIRROR_WITH_ATOMIC_PUBLISH = Kind(400, 10198, "stream mirrors can not also use atomic publishing")
-ATOMIC_PUBLISH_TOO_LARGE_BATCH = Kind(400, 10199, "atomic publish batch is too large: {size}")
-ATOMIC_PUBLISH_INVALID_BATCH_COMMIT = Kind(400, 10200, "atomic publish batch commit is invalid")
-ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE = Kind(
-    400, 10201, "atomic publish batch contains duplicate message id"
-)
 CLUSTER_SERVER_MEMBER_CHANGE_INFLIGHT = Kind(400, 10202, "cluster member change is in progress")
-MESSAGE_SCHEDULES_SOURCE_INVALID = Kind(400, 10203, "message schedules source is invalid")
 CONSUMER_INVALID_RESET = Kind(400, 10204, "invalid reset: {err}")
-BATCH_PUBLISH_DISABLED = Kind(400, 10205, "batch publish is disabled")
-BATCH_PUBLISH_INVALID_PATTERN = Kind(400, 10206, "batch publish pattern is invalid")
-BATCH_PUBLISH_INVALID_BATCH_ID = Kind(400, 10207, "batch publish ID is invalid")
-BATCH_PUBLISH_UNKNOWN_BATCH_ID = Kind(400, 10208, "batch publish ID unknown")
 MIRROR_WITH_BATCH_PUBLISH = Kind(400, 10209, "stream mirrors can not also use batch publishing")
-ATOMIC_PUBLISH_TOO_MANY_INFLIGHT = Kind(429, 10210, "atomic publish too many inflight")
-BATCH_PUBLISH_TOO_MANY_INFLIGHT = Kind(429, 10211, "batch publish too many inflight")
-MESSAGE_SCHEDULES_SCHEDULER_INVALID = Kind(400, 10212, "message schedules invalid scheduler")
 MIRROR_DURABLE_CONSUMER_CFG_INVALID = Kind(400, 10213, "stream mirror consumer config is invalid")
 MIRROR_CONSUMER_REQUIRES_ACK_FC = Kind(400, 10214, "stream mirror consumer requires flow control ack policy")
 SOURCE_DURABLE_CONSUMER_CFG_INVALID = Kind(400, 10215, "stream source consumer config is invalid")
@@ -324,16 +299,9 @@ CONSUMER_ACK_FC_REQUIRES_NO_ACK_WAIT = Kind(400, 10221, "flow control ack policy
 CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER = Kind(
     400, 10222, "flow control ack policy requires unset max deliver"
 )
-MESSAGE_SCHEDULES_TIME_ZONE_INVALID = Kind(400, 10223, "message schedules time zone is invalid")
 CLUSTER_RESCUE = Kind(400, 10224, "JetStream system rescue not applied: {err}")
 CONSUMER_STREAM_IDENTITY_MISMATCH = Kind(400, 10225, "consumer's stream identity does not match: {msg}")
 STREAM_RECONFIGURE_IN_PROGRESS = Kind(400, 10226, "stream reconfiguration already in progress")
-MESSAGE_SOURCE_HDR_NOT_ALLOWED = Kind(400, 10227, "message stream source header is not allowed")
-
-
-def by_number(err_code: int) -> Kind:
-    """Return the kind of error with that `err_code`."""
-    return next(kind for kind in globals().values() if isinstance(kind, Kind) and kind.err_code == err_code)
 
 
 def invalid_config(text: str) -> ApiError:

@@ -1,12 +1,11 @@
 """Encodes claims as signed JWTs, and decodes and verifies JWTs (claims and decoder of the jwt library)."""
 
 import base64
-import json
 import re
 from typing import Any, TypeVar
 
 from gnats.clock import unix_time
-from gnats.go.json import JSONError, Struct, unmarshal
+from gnats.go.json import JSONError, Struct, compact, unmarshal
 from gnats.go.text import quote
 from gnats.jwt.account import Account, AccountClaims
 from gnats.jwt.claims import (
@@ -236,7 +235,7 @@ def _check_issuer(claims: Claims) -> None:
 
 
 def _dump(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return compact(value).encode()
 
 
 def _to_base64(data: bytes) -> str:

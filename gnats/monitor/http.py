@@ -14,11 +14,11 @@ from gnats.errors import RequestError, ServerError
 from gnats.go.json import marshal
 from gnats.go.text import join_host_port, os_error, quote
 from gnats.monitor.dashboard import FILES, POLICY, index_page, static_file
-from gnats.monitor.pages.accountz import AccountzServer, account_statz, accountz
+from gnats.monitor.pages.accountz import account_statz, accountz
 from gnats.monitor.pages.clusterz import NotFoundError, gatewayz, leafz, raftz, routez
-from gnats.monitor.pages.connz import ConnzServer, connz_steps
-from gnats.monitor.pages.debugz import Polled, expvarz, ipqueuesz, stacksz
-from gnats.monitor.pages.healthz import HealthzServer, healthz
+from gnats.monitor.pages.connz import connz_steps
+from gnats.monitor.pages.debugz import expvarz, ipqueuesz, stacksz
+from gnats.monitor.pages.healthz import healthz
 from gnats.monitor.pages.jsz import jsz
 from gnats.monitor.pages.options import (
     AccountStatzOptions,
@@ -35,8 +35,9 @@ from gnats.monitor.pages.options import (
     SubszOptions,
 )
 from gnats.monitor.pages.render import Page, chunks
-from gnats.monitor.pages.subsz import SubszServer, subsz_steps
-from gnats.monitor.pages.varz import VarzServer, varz
+from gnats.monitor.pages.subsz import subsz_steps
+from gnats.monitor.pages.varz import varz
+from gnats.monitor.services import PagesServer
 from gnats.options.values.tls import TLSOptions
 from gnats.runtime.accept import listen
 from gnats.runtime.steps import Steps, at_once
@@ -77,7 +78,7 @@ _CALLBACK = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*", re.ASCII)
 _LONGEST_CALLBACK = 128
 
 
-class MonitoredServer(VarzServer, AccountzServer, ConnzServer, SubszServer, HealthzServer, Polled, Protocol):
+class MonitoredServer(PagesServer, Protocol):
     """The server as the endpoints see it; `http_requests` counts requests by path."""
 
     http_requests: dict[str, int]

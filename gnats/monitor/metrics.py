@@ -1,50 +1,25 @@
 """/metrics: the server for Prometheus. Keeps nothing between scrapes; no series is about one connection."""
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from gnats.monitor.pages.render import Named
+from gnats.go.text import SECOND
+from gnats.monitor.pages.varz import VarzServer
 from gnats.version import NATS_VERSION, __version__
-
-if TYPE_CHECKING:
-    from gnats.accounts.accounts import Accounts
-    from gnats.core.runtime.state import ServerState
-    from gnats.options.options import Options
-    from gnats.runtime.pollers import Pollers
 
 _DIRECTIONS = ("in", "out")
 
 
-class MetricsServer(Named, Protocol):
+class MetricsServer(VarzServer, Protocol):
     """The server as its metrics see it."""
 
     @property
-    def opts(self) -> "Options": ...
-    @property
-    def accounts(self) -> "Accounts": ...
-    @property
     def accepting(self) -> bool: ...
-    @property
-    def pollers(self) -> "Pollers | None": ...
-    @property
-    def state(self) -> "ServerState": ...
-    @property
-    def start_time(self) -> int: ...
-    @property
-    def config_time(self) -> int: ...
-    @property
-    def num_clients(self) -> int: ...
-    @property
-    def total_clients(self) -> int: ...
-    @property
-    def num_subscriptions(self) -> int: ...
-    @property
-    def http_requests(self) -> dict[str, int]: ...
 
 
 def process_metrics() -> list[Metric]:
@@ -91,9 +66,9 @@ class ServerCollector(Collector):
             "nats_version": NATS_VERSION,
         }
         yield InfoMetricFamily("gnats", "The server", value=names)
-        yield _gauge("gnats_start_time_seconds", "When the server started", server.start_time / 1e9)
+        yield _gauge("gnats_start_time_seconds", "When the server started", server.start_time / SECOND)
         yield _gauge(
-            "gnats_config_load_time_seconds", "When the configuration was read", server.config_time / 1e9
+            "gnats_config_load_time_seconds", "When the configuration was read", server.config_time / SECOND
         )
         yield _gauge("gnats_accepting", "1 while clients are let in", int(server.accepting))
         yield _gauge("gnats_connections", "Client connections", server.num_clients)
@@ -149,7 +124,7 @@ class ServerCollector(Collector):
 Rows = Iterable[tuple[tuple[str, ...], float]]
 
 
-def requests_rows(requests: dict[str, int]) -> Rows:
+def requests_rows(requests: Mapping[str, int]) -> Rows:
     """Return the numbers of requests by path, as rows."""
     return [((path,), count) for path, count in sorted(requests.items())]
 

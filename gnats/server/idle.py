@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from gnats.go.text import SECOND
+
 if TYPE_CHECKING:
     from gnats.jetstream.engine.engine import Engine
     from gnats.runtime.pollers import Pollers
@@ -102,7 +104,7 @@ class Sample:
     @property
     def cpu(self) -> float:
         """The CPU time of all threads, in seconds."""
-        return sum(thread.cpu for thread in self.threads.values()) / 1e9
+        return sum(thread.cpu for thread in self.threads.values()) / SECOND
 
 
 def restless(before: Sample, after: Sample, *, asking: int = 0) -> list[str]:
@@ -114,7 +116,8 @@ def restless(before: Sample, after: Sample, *, asking: int = 0) -> list[str]:
         if (earlier := before.threads.get(tid)) is None:
             faults.append(f"thread {thread.name} ({tid}) has just begun")
             continue
-        ready, switches = (thread.ready - earlier.ready) / 1e9 / seconds, thread.switches - earlier.switches
+        ready = (thread.ready - earlier.ready) / SECOND / seconds
+        switches = thread.switches - earlier.switches
         runs = thread.state not in "SI" and tid != asking
         if ready > 0.5 or runs or (switches > allowed and tid != asking):
             faults.append(

@@ -1,12 +1,12 @@
 """The ports file (server.go), from which a test or script reads the ports of the server that it started."""
 
 import fcntl
-import json
 import os
 import socket
 import sys
 from pathlib import Path
 
+from gnats.go.json import compact
 from gnats.go.text import join_host_port, os_error
 from gnats.log.logger import Logger
 from gnats.options.options import Options
@@ -30,7 +30,7 @@ class PortsFile:
         unfinished = self.path.with_suffix(".ports.tmp")
         try:
             system_path(unfinished)
-            unfinished.write_text(json.dumps(urls, separators=(",", ":")))
+            unfinished.write_text(compact(urls, ascii=True))
             unfinished.rename(self.path)
         except OSError as exc:
             log.error(f"Error writing ports file ({self.path}): open {self.path}: {os_error(exc)}")

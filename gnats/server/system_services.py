@@ -354,7 +354,7 @@ def public_permissions(permissions: Permissions) -> dict[str, object]:
         "subscribe": _subjects(permissions.subscribe),
     }
     if response := permissions.response:
-        public["responses"] = {"max": response.max_msgs, "ttl": round(response.expires * 1e9)}
+        public["responses"] = {"max": response.max_msgs, "ttl": round(response.expires * SECOND)}
     return public
 
 

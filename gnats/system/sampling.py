@@ -9,6 +9,8 @@ from collections import Counter
 from pathlib import Path
 from types import FrameType
 
+from gnats.go.text import SECOND
+
 INTERVAL = 0.01
 """Seconds between two samples."""
 BEAT = 0.1
@@ -59,7 +61,7 @@ class BlockProfile:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, rate: int) -> None:
         self._loop = loop
-        self._threshold = max(rate / 1e9, MIN_BLOCK)
+        self._threshold = max(rate / SECOND, MIN_BLOCK)
         self._ident = threading.get_ident()
         self._stacks: Counter[str] = Counter()
         self._stopped = threading.Event()

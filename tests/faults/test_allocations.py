@@ -42,7 +42,6 @@ NOT_FAILED = {
     "core.subjects.rows.rows_add": (1, TEST),
     "core.subjects.sublist.unsubscribe_all": (1, TEST),
     "jetstream.consumer.acks.write_reply": (1, TEST),
-    "jetstream.engine.barrier.commit_soon": (1, "nothing calls it yet"),
     "jetstream.engine.jsonreq.read_object": (2, TEST),
     "jetstream.engine.jsonreq.unescaped": (1, TEST),
     "store.format.codec.encode_consumer": (2, TEST),

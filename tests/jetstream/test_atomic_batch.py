@@ -278,7 +278,7 @@ def test_what_takes_the_sequences_of_a_part_waits_for_a_sync(tmp_path: Path) -> 
         assert streams.state("PART") == (0, 0, 0)
         stream = streams.streams["PART"]
         checked = ConsumerConfig.from_json(b'{"name": "C", "ack_policy": "explicit", "max_waiting": 9}')
-        consumer = streams.call(Consumer, stream, "C", checked)
+        consumer = streams.call(lambda: Consumer(stream, "C", checked, account="$G"))
         streams.call(consumer.start)
         streams.call(streams.engine.stop_sync)
         try:

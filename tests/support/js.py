@@ -290,7 +290,9 @@ class NativeJs(Js):
         cfg = self._consumer_config(stream, name, config)
 
         def make(server: GnatsServer) -> None:
-            consumer = Consumer(self.streams[stream], name, cfg, state=state)
+            consumer = Consumer(
+                self.streams[stream], name, cfg, account=server.global_account.name, state=state
+            )
             consumer.start()
             self.consumers[stream, name] = consumer
 

@@ -13,6 +13,7 @@ import time
 from gnats.bench.fleet cimport Conn, Fleet
 from gnats.bench.frames cimport Frames
 from gnats.bench.sys cimport now_ns, thread_cpu_ns
+from gnats.includes.units cimport SECOND
 
 from gnats.bench.results import LoadError, PubSubResult, Sample
 
@@ -213,13 +214,13 @@ cdef class PubSub:
             t = &self.tallies[i]
             if i < self.publishers:
                 count = t.share - t.todo
-                lasted = max(1, t.last_ns - self.start_ns) / 1e9
+                lasted = max(1, t.last_ns - self.start_ns) / <double> SECOND
                 publishers.append(Sample(count, count * self.size, lasted))
             else:
                 f = &self.fleet.conns[i].frames
                 count = f.messages - t.before
                 size += f.bytes - t.before_bytes
-                lasted = max(1, t.last_ns - t.first_ns) / 1e9
+                lasted = max(1, t.last_ns - t.first_ns) / <double> SECOND
                 subscribers.append(Sample(count, f.bytes - t.before_bytes, lasted))
         if not self.publishers:
             start = min([self.tallies[i].first_ns for i in range(self.subscribers)])
@@ -227,10 +228,10 @@ cdef class PubSub:
             published=self.published,
             delivered=self.delivered,
             bytes=size,
-            seconds=(end - start) / 1e9,
+            seconds=(end - start) / <double> SECOND,
             publishers=publishers,
             subscribers=subscribers,
-            generator_cpu_seconds=cpu / 1e9,
+            generator_cpu_seconds=cpu / <double> SECOND,
         )
 
     cdef int pump(self, int64_t expected, int64_t until_ns) noexcept nogil:
@@ -266,7 +267,7 @@ cdef class PubSub:
         if self.fanout > 0:
             allowed = self.window - (self.published - self.delivered // self.fanout)
         if self.rate > 0:
-            allowed = min(allowed, <int64_t>(self.rate * (now - self.start_ns) / 1e9) - self.published)
+            allowed = min(allowed, <int64_t>(self.rate * (now - self.start_ns) / SECOND) - self.published)
         return max(allowed, 0)
 
     cdef int receive(self, int index, int64_t now) noexcept nogil:

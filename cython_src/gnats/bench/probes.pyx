@@ -26,6 +26,7 @@ from gnats.bench.lines cimport (
 )
 from gnats.bench.sys cimport POLLIN, now_ns, pollfd, ppoll, thread_cpu_ns
 from gnats.includes.text cimport put, put_text
+from gnats.includes.units cimport SECOND
 
 from gnats.bench.results import LatencyResult, RequestResult, Sample
 
@@ -117,17 +118,17 @@ cdef class Requests(Lines):
         return RequestResult(
             requests=requests,
             bytes=requests * self.size,
-            seconds=(now_ns() - start) / 1e9,
+            seconds=(now_ns() - start) / <double> SECOND,
             latency=self.latency,
             requesters=[
                 Sample(
                     self.lines[i].done,
                     self.lines[i].done * self.size,
-                    max(1, self.lines[i].last_ns - start) / 1e9,
+                    max(1, self.lines[i].last_ns - start) / <double> SECOND,
                 )
                 for i in range(self.requesters)
             ],
-            generator_cpu_seconds=(thread_cpu_ns() - cpu) / 1e9,
+            generator_cpu_seconds=(thread_cpu_ns() - cpu) / <double> SECOND,
         )
 
     cdef int pump(self, int64_t requests, int64_t until_ns) noexcept nogil:
@@ -255,14 +256,14 @@ cdef class Latency(Lines):
         cdef int64_t start = now_ns()
         cdef int rc
         self.sent = self.received = 0
-        self.interval_ns = <int64_t>(interval * 1e9)
+        self.interval_ns = <int64_t>(interval * SECOND)
         self.latency = Histogram()
         self.due_ns = start
         while self.received < messages:
             with nogil:
                 rc = self.pump(messages, now_ns() + 100_000_000)
             self.check(rc, deadline, "waiting for messages", self.received, messages)
-        return LatencyResult(messages=messages, seconds=(now_ns() - start) / 1e9, latency=self.latency)
+        return LatencyResult(messages=messages, seconds=(now_ns() - start) / <double> SECOND, latency=self.latency)
 
     cdef int pump(self, int64_t messages, int64_t until_ns) noexcept nogil:
         """Send and receive until all have arrived or the time is `until_ns`; return 0 or a code."""
@@ -282,8 +283,8 @@ cdef class Latency(Lines):
                 if rc < 0:
                     return rc
             rest = max(0, min(until_ns, self.due_ns if self.sent < messages else until_ns) - now)
-            wait.tv_sec = rest // 1_000_000_000
-            wait.tv_nsec = rest % 1_000_000_000
+            wait.tv_sec = rest // SECOND
+            wait.tv_nsec = rest % SECOND
             n = ppoll(fds, 2, &wait, NULL)
             if n < 0 and errno != EINTR:
                 return -errno

@@ -3,24 +3,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 
-from gnats.includes.linux cimport clock_gettime, timespec
+from gnats.bench.sys cimport thread_cpu_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.includes.units cimport SECOND
 from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.index.filter cimport Filter, filter_free, filter_make
 from gnats.store.store cimport MsgStore
 from gnats.store.writing cimport store_msg
-
-
-cdef extern from "<time.h>" nogil:
-    enum:
-        CLOCK_THREAD_CPUTIME_ID
-
-
-cdef int64_t cpu_ns() noexcept nogil:
-    cdef timespec ts
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts)
-    return ts.tv_sec * SECOND + ts.tv_nsec
 
 
 def append(
@@ -35,7 +23,7 @@ def append(
     cdef int code = STORE_OK
     length = <uint32_t> snprintf(subject, sizeof(subject), "perf.store.0000000000")
     with nogil:
-        start = cpu_ns()
+        start = thread_cpu_ns()
         i = 0
         while i < n and code == STORE_OK:
             pthread_mutex_lock(&store.lock)
@@ -50,7 +38,7 @@ def append(
                     break
             store.flush()
             pthread_mutex_unlock(&store.lock)
-        took = cpu_ns() - start
+        took = thread_cpu_ns() - start
     store.check(code)
     return took / <double> n
 
@@ -63,11 +51,11 @@ def scan(MsgStore store not None, filters=()) -> tuple[int, float]:
     cdef int64_t start, took
     with nogil:
         pthread_mutex_lock(&store.lock)
-        start = cpu_ns()
+        start = thread_cpu_ns()
         while store.load_next(f, seq, &msg, NULL) == STORE_OK:
             seq = msg.seq + 1
             n += 1
-        took = cpu_ns() - start
+        took = thread_cpu_ns() - start
         pthread_mutex_unlock(&store.lock)
         filter_free(f)
     return n, took / <double> max(n, 1)
@@ -82,11 +70,11 @@ def lookup(MsgStore store not None, uint64_t n, uint64_t subjects) -> float:
     cdef int64_t start, took
     with nogil:
         pthread_mutex_lock(&store.lock)
-        start = cpu_ns()
+        start = thread_cpu_ns()
         for i in range(n):
             length = <uint32_t> snprintf(
                 subject, sizeof(subject), "perf.store.%010llu", <unsigned long long> (i * 7919 % subjects))
             store.load_last(subject, length, &msg)
-        took = cpu_ns() - start
+        took = thread_cpu_ns() - start
         pthread_mutex_unlock(&store.lock)
     return took / <double> n

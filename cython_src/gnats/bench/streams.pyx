@@ -16,6 +16,7 @@ from gnats.bench.histogram cimport Histogram
 from gnats.bench.lines cimport CODE_NO_RESPONDERS, Line, Lines, line_flush, line_pong, line_room, put_hex
 from gnats.bench.sys cimport now_ns, thread_cpu_ns
 from gnats.includes.text cimport goes_on_from_text, put, put_text, starts_with_text
+from gnats.includes.units cimport SECOND
 
 from gnats.bench.results import LoadError, StreamResult
 
@@ -204,9 +205,9 @@ cdef class Streams(Lines):
         return StreamResult(
             messages=self.got,
             bytes=self.payloads,
-            seconds=(now_ns() - start) / 1e9,
+            seconds=(now_ns() - start) / <double> SECOND,
             latency=self.latency,
-            generator_cpu_seconds=(thread_cpu_ns() - cpu) / 1e9,
+            generator_cpu_seconds=(thread_cpu_ns() - cpu) / <double> SECOND,
         )
 
     cdef int pump(self, int64_t until_ns) noexcept nogil:

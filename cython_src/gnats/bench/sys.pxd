@@ -2,6 +2,8 @@
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from posix.time cimport timespec
 
+from gnats.includes.linux cimport CLOCK_THREAD_CPUTIME_ID, kernel_ns, stopwatch_ns
+
 cdef extern from "<sys/socket.h>" nogil:
     ctypedef unsigned int socklen_t
     cdef struct sockaddr:
@@ -51,16 +53,14 @@ cdef extern from "<poll.h>" nogil:
 
 cdef extern from * nogil:
     """
-    #include <time.h>
-    static inline int64_t gnats_clock_ns(clockid_t clock) {
-        struct timespec ts;
-        clock_gettime(clock, &ts);
-        return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-    }
-    #define gnats_now_ns() gnats_clock_ns(CLOCK_MONOTONIC)
-    #define gnats_thread_cpu_ns() gnats_clock_ns(CLOCK_THREAD_CPUTIME_ID)
     #define gnats_log2(v) (63 - __builtin_clzll(v))
     """
-    int64_t now_ns "gnats_now_ns"()
-    int64_t thread_cpu_ns "gnats_thread_cpu_ns"()
     int log2_floor "gnats_log2"(uint64_t v)
+
+
+cdef inline int64_t now_ns() noexcept nogil:
+    return stopwatch_ns()
+
+
+cdef inline int64_t thread_cpu_ns() noexcept nogil:
+    return kernel_ns(CLOCK_THREAD_CPUTIME_ID)

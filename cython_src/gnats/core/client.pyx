@@ -83,6 +83,12 @@ from gnats.core.protocol.parser cimport (
     payload_filled,
 )
 from gnats.core.publishing cimport begin_message, process_inbound_client_msg, trace_too_large
+from gnats.core.runtime.const cimport (
+    DEFAULT_PING_INTERVAL,
+    DEFAULT_PING_MAX_OUT,
+    MAX_CONTROL_LINE_SIZE,
+    MAX_PAYLOAD_SIZE,
+)
 from gnats.core.runtime.inbox cimport EV_CONNECT, EV_INFO
 from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.runtime.slice cimport Slice
@@ -147,13 +153,13 @@ cdef class Client(Subscriber):
         PollerBase poller not None,
         ServerState state not None,
         *,
-        int max_control_line=4096,
-        int max_payload=1048576,
+        int max_control_line=MAX_CONTROL_LINE_SIZE,
+        int max_payload=MAX_PAYLOAD_SIZE,
         size_t max_pending=0,
         int max_subs=-1,
         double write_deadline=0.0,
-        double ping_interval=120.0,
-        int ping_max=2,
+        double ping_interval=DEFAULT_PING_INTERVAL,
+        int ping_max=DEFAULT_PING_MAX_OUT,
     ):
         # Connection.__cinit__ takes max_pending and write_deadline.
         self.session = &CLIENT_SESSION

@@ -43,7 +43,7 @@ cdef extern from "<sys/timerfd.h>" nogil:
 
 cdef extern from "<time.h>" nogil:
     enum:
-        CLOCK_MONOTONIC, CLOCK_REALTIME
+        CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_THREAD_CPUTIME_ID
     int clock_gettime(int clockid, timespec *ts)
 
 cdef extern from "<sys/uio.h>" nogil:

@@ -48,4 +48,4 @@ cdef inline int64_t duration_of(double secs) noexcept nogil:
         return INT64_MAX
     if secs <= -9223372036.0:
         return INT64_MIN
-    return <int64_t> (secs * 1e9) if secs == secs else 0
+    return <int64_t> (secs * SECOND) if secs == secs else 0

@@ -18,11 +18,11 @@ from gnats.archive.files import times
 from gnats.archive.jobs.verify import Verified, purgeable
 from gnats.archive.storage import first_line, shown
 from gnats.go.times import unix_ns
+from gnats.jetstream.errors import NO_MESSAGE_FOUND
 
 SCHEMES = "nats", "tls", "ws", "wss"
 TIMEOUT = 30.0
 """Seconds to wait for an answer. A purge may take long."""
-_NO_MESSAGE = 10037
 _CREDS = re.compile(rb"BEGIN NATS USER JWT.*\n.+\n(?s:.*)BEGIN USER NKEY SEED.*\n(.+)\n")
 
 
@@ -170,7 +170,7 @@ class Broker:
         message = await connection.request(f"{self.prefix}.{api}", body, timeout=TIMEOUT)
         answer: dict[str, Any] = json.loads(message.data)
         if error := answer.get("error"):
-            kind = NoMessage if error.get("err_code") == _NO_MESSAGE else ArchiveError
+            kind = NoMessage if error.get("err_code") == NO_MESSAGE_FOUND.err_code else ArchiveError
             raise kind(f"{self.shown}: {api}: {error.get('description')}")
         return answer
 

@@ -17,7 +17,7 @@ from gnats.archive.reading.snapshot import check_gone
 from gnats.archive.reading.source import Damage, Selection, Snapshot
 from gnats.archive.target import Target
 from gnats.archive.writer import Layout, Writer
-from gnats.go.text import rfc3339
+from gnats.go.text import SECOND, rfc3339
 from gnats.store.index.seqset import SequenceSet
 
 
@@ -87,7 +87,7 @@ def check_not_rolled_back(snapshot: Snapshot, manifest: Manifest, state: State) 
     at = _check_last_archived(snapshot, manifest, state, where)
     if not state.archived_at:
         return
-    since = state.archived_at + 10**9  # archived_at is in whole seconds
+    since = state.archived_at + SECOND  # archived_at is in whole seconds
     for first, last in state.covered.within(at + 1, snapshot.last_seq):
         for batch in snapshot.scan(Selection(first, last, start_ns=since), batch_rows=1).reader:
             if batch.num_rows:

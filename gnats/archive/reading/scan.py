@@ -20,6 +20,7 @@ from gnats.archive.reading.streams import Keys, StreamDir, read_meta
 from gnats.archive.scanner import BlockReader, Scanner
 from gnats.archive.text import unshow
 from gnats.core.subjects.subject import valid_subject
+from gnats.go.text import HOUR
 from gnats.store.index.seqset import SequenceSet
 
 SCHEMA = pa.schema(
@@ -41,7 +42,7 @@ _NATIVE = pa.schema([field for field in SCHEMA if field.name not in ("account", 
 _MOST_ROWS = 2**24
 _LAST_SEQ = 2**63 - 1
 _MOST_SEQ = 2**64 - 1
-_SKEW = 3600 * 1_000_000_000
+_SKEW = HOUR
 """ns by which a clock may have been set back within a block: only its first and last times are known."""
 _FIRST_NS, _LAST_NS = -(2**63), 2**63 - 1
 

@@ -9,8 +9,8 @@ class ParserProbe:
         headers: bool = True,
         auth: bool = False,
         pedantic: bool = False,
-        max_payload: int = 1048576,
-        max_control_line: int = 4096,
+        max_payload: int = ...,
+        max_control_line: int = ...,
         has_account: bool = True,
     ) -> None: ...
     @property

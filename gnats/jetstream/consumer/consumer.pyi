@@ -32,11 +32,11 @@ class Consumer(ConsumerBase):
         name: str,
         config: ConsumerConfig,
         *,
-        account: str = "$G",
+        account: str,
         domain: str = "",
         reply_v2: bool = False,
         state: bytes | None = None,
-        burst: int = 1048576,
+        burst: int = ...,
         created: int = 0,
     ) -> None: ...
     def configure(self, config: ConsumerConfig) -> None:

@@ -32,11 +32,6 @@ class Engine:
         """Start the sync thread; streams with sync_always need it. Idempotent. Raises OSError."""
     def stop_sync(self) -> None:
         """Sync the streams that wait, and end the thread. Idempotent."""
-    def sync_soon(self, stream: StreamBase) -> None:
-        """Make the sync thread sync what a stream has flushed, for `sync_interval`; no answer waits for it.
-
-        Raises OSError when the thread cannot be started, MemoryError.
-        """
     def bury(self, what: object) -> None:
         """Keep a closed stream, consumer or source until no thread can be using it."""
     def reap(self) -> None:

@@ -10,9 +10,6 @@ from gnats.jetstream.settings.config import StreamConfig
 from gnats.jetstream.state.batchtable import BatchLimits
 from gnats.store.store import MsgStore, StreamState
 
-MAX_DIRECT: int
-"""Default limit of the bytes in the answers to one direct get: nats-server's default max_pending."""
-
 class StreamError(ValueError):
     """A stream refuses an operation; the text is nats-server's."""
 
@@ -50,7 +47,7 @@ class Stream(StreamBase):
         server_usage: Usage | None = None,
         domain: str = "",
         max_direct: int = ...,
-        max_payload: int = 1048576,
+        max_payload: int = ...,
         batch_limits: BatchLimits | None = None,
     ) -> None: ...
     @property

@@ -47,8 +47,9 @@ def healthz(server: HealthzServer, options: HealthzOptions) -> Page:
         return {"status": "ok", "status_code": OK}
     js = server.jetstream
     if js is None:
-        problem = "JetStream not enabled (10076)"
-        return _unwell(UNAVAILABLE, "JETSTREAM", problem, options.details, status="unavailable")
+        from gnats.jetstream.errors import NOT_ENABLED
+
+        return _unwell(UNAVAILABLE, "JETSTREAM", str(NOT_ENABLED()), options.details, status="unavailable")
     if options.js_enabled or options.js_enabled_only:
         return {"status": "ok", "status_code": OK}
     return _jetstream_health(js, options)

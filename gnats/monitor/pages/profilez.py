@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gnats.go.text import duration, quote
+from gnats.go.text import SECOND, duration, quote
 from gnats.monitor.pages.options import PageOptions
 from gnats.monitor.pages.render import Page
 from gnats.system.memory import memory_report
@@ -43,7 +43,7 @@ async def profilez(options: ProfilezOptions) -> Page:
         async with _measuring:
             stop = threading.Event()
             try:
-                stacks = await asyncio.to_thread(cpu_profile, options.duration / 1e9, stop)
+                stacks = await asyncio.to_thread(cpu_profile, options.duration / SECOND, stop)
             finally:
                 stop.set()
         lines = sorted(stacks.items(), key=lambda item: -item[1])

@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
-from gnats.go.json import escape
+from gnats.go.json import COMPACT, escape
 
 Page = dict[str, object]
 SLICE = 512
@@ -32,7 +32,7 @@ def number(value: float) -> float:
 
 def chunks(page: object, indent: int | None = 2) -> Iterator[str]:
     """Yield a page's JSON text piece by piece."""
-    separators = (",", ": ") if indent else (",", ":")
+    separators = (",", ": ") if indent else COMPACT
     encoder = json.JSONEncoder(indent=indent, separators=separators, ensure_ascii=False)
     for chunk in encoder.iterencode(page):
         yield escape(chunk)

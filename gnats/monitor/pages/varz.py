@@ -5,19 +5,18 @@ from typing import TYPE_CHECKING, Protocol
 
 from gnats.clock import time_ns
 from gnats.connection.closed_state import count_by_kind
-from gnats.go.text import rfc3339, uptime
-from gnats.monitor.pages.jsz import JszServer, varz_jetstream
+from gnats.go.text import SECOND, rfc3339, uptime
+from gnats.monitor.pages.jsz import varz_jetstream
 from gnats.monitor.pages.render import Page, number, without_empty
+from gnats.monitor.pages.statsz import StatszServer
 from gnats.system.usage import cores, process, resident_bytes
 from gnats.version import NATS_VERSION, PROTO, RUNTIME, __version__, feature_flags
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
     from gnats.auth.authenticator import Authenticator
-    from gnats.core.runtime.state import ServerState
     from gnats.operator.mode import OperatorMode
     from gnats.options.options import Options
-    from gnats.runtime.pollers import Pollers
 
 _OMITTED = frozenset(
     (
@@ -37,7 +36,7 @@ _OMITTED = frozenset(
 )
 
 
-class VarzServer(JszServer, Protocol):
+class VarzServer(StatszServer, Protocol):
     """The server as this page sees it."""
 
     @property
@@ -47,19 +46,7 @@ class VarzServer(JszServer, Protocol):
     @property
     def auth(self) -> "Authenticator": ...
     @property
-    def pollers(self) -> "Pollers | None": ...
-    @property
-    def state(self) -> "ServerState": ...
-    @property
-    def start_time(self) -> int: ...
-    @property
     def config_time(self) -> int: ...
-    @property
-    def num_clients(self) -> int: ...
-    @property
-    def total_clients(self) -> int: ...
-    @property
-    def num_subscriptions(self) -> int: ...
     @property
     def http_requests(self) -> Mapping[str, int]: ...
     @property
@@ -172,4 +159,4 @@ def _not_after(path: str) -> str:
 
 
 def _ns(seconds: float) -> int:
-    return round(seconds * 1e9)
+    return round(seconds * SECOND)

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from gnats.conf import Token
-from gnats.go.text import quote
+from gnats.go.text import SECOND, quote
 from gnats.options.keys.values import (
     ConfigError,
     Problems,
@@ -42,7 +42,7 @@ def _size(key: str, token: Token, problems: Problems) -> int:
 
 
 def _nanoseconds(key: str, token: Token, problems: Problems) -> int:
-    return round(duration(key, token, problems) * 1e9)
+    return round(duration(key, token, problems) * SECOND)
 
 
 def _switch(key: str, token: Token) -> bool | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gnats.conf import Token
 from gnats.errors import OptionError
-from gnats.go.text import os_error, parse_duration, quote
+from gnats.go.text import SECOND, os_error, parse_duration, quote
 from gnats.options.keys.values import (
     ConfigError,
     Problems,
@@ -150,7 +150,7 @@ def _handshake_first(key: str, token: Token, problems: Problems) -> dict[str, An
         if not isinstance(value, str):
             raise ConfigError(token, f"field {quote(key)} should be a boolean or a string, not {show(value)}")
         try:
-            fallback = parse_duration(value) / 1e9
+            fallback = parse_duration(value) / SECOND
         except ValueError:
             raise ConfigError(token, f"field {quote(key)}'s value {quote(value)} is invalid") from None
     return {"handshake_first": True, "handshake_first_fallback": fallback}

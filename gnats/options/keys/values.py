@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gnats.conf import Token, Value
-from gnats.go.text import parse_duration, quote
+from gnats.go.text import SECOND, parse_duration, quote
 
 
 class ConfigError(Exception):
@@ -113,7 +113,7 @@ def integer(key: str, token: Token, problems: Problems) -> int:
 def duration(key: str, token: Token, problems: Problems) -> float:
     """Read seconds from a duration as text."""
     try:
-        return parse_duration(string(key, token, problems)) / 1e9
+        return parse_duration(string(key, token, problems)) / SECOND
     except ValueError as exc:
         raise ConfigError(token, f"error parsing {key}: {exc}") from None
 

@@ -2,6 +2,14 @@
 
 from dataclasses import dataclass, field
 
+from gnats.core.runtime.const import (
+    DEFAULT_FLUSH_DEADLINE,
+    DEFAULT_PING_INTERVAL,
+    DEFAULT_PING_MAX_OUT,
+    MAX_CONTROL_LINE_SIZE,
+    MAX_PAYLOAD_SIZE,
+    MAX_PENDING_SIZE,
+)
 from gnats.options.values.accounts import AccountConfig, Mapping
 from gnats.options.values.auth import AuthCallout, NkeyUser, Permissions, ResolverOptions, User
 from gnats.options.values.jetstream import JetStreamOptions
@@ -122,19 +130,19 @@ class OptionFields:
     """Clients that may be connected at the same time (max_connections); negative: none."""
     max_subs: int = 0
     """Subscriptions that one client may have; 0: any number."""
-    max_control_line: int = 4096
+    max_control_line: int = MAX_CONTROL_LINE_SIZE
     """Bytes of the longest protocol line of a client."""
-    max_payload: int = 1 << 20
+    max_payload: int = MAX_PAYLOAD_SIZE
     """Bytes of the largest payload, including its header; -1: no limit."""
-    max_pending: int = 64 << 20
+    max_pending: int = MAX_PENDING_SIZE
     """Bytes that may be queued for a client; with more, the server closes it as a slow consumer."""
-    write_deadline: float = 10.0
+    write_deadline: float = float(DEFAULT_FLUSH_DEADLINE)
     """Seconds in which a client must accept the bytes that were queued when its socket accepted no more."""
     write_timeout: str = ""
     """The policy for a client that misses write_deadline: "" and "close" both close it."""
-    ping_interval: float = 120.0
+    ping_interval: float = float(DEFAULT_PING_INTERVAL)
     """Seconds between PINGs to a client."""
-    ping_max: int = 2
+    ping_max: int = DEFAULT_PING_MAX_OUT
     """PINGs without a PONG, after which the server closes a client."""
     max_sub_tokens: int = 0
     """Tokens that the subject of a subscription may have; 0: any number."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gnats.core.subjects.subject import valid_subject
 from gnats.errors import OptionError, ServerError
-from gnats.go.text import quote
+from gnats.go.text import SECOND, quote
 from gnats.options.values.limits import JSLimitOpts
 from gnats.system.paths import system_path
 
@@ -104,7 +104,7 @@ class JetStreamConfig:
             "store_dir": self.store_dir,
         }
         optional = {
-            "sync_interval": round(options.sync_interval * 1e9),
+            "sync_interval": round(options.sync_interval * SECOND),
             "sync_always": options.sync_always,
             "domain": options.domain,
             "compress_ok": options.max_memory > 0 and options.max_store > 0,

@@ -12,7 +12,8 @@ import pytest
 
 from gnats.events import latency, msgtrace
 from gnats.jetstream import errors
-from gnats.options.options import MAX_IO_THREADS, Options
+from gnats.jetstream.publish.errors import publish_error
+from gnats.options.options import MAX_IO_THREADS
 from gnats.store.format.record import OVERHEAD, encode
 from gnats.tls import errors as tls_errors
 
@@ -99,34 +100,14 @@ def test_a_record_has_the_overhead_that_block_sizes_count() -> None:
     assert len(encode(b"S-1", 1, 0, b"subject", b"header", b"payload")) == OVERHEAD + 7 + 6 + 7
 
 
-KINDS = {kind.err_code: kind for _, kind in inspect.getmembers(errors) if isinstance(kind, errors.Kind)}
-
-
-def test_publishers_get_the_errors_of_the_api() -> None:
-    codes = set(enum_of("jetstream/publish/puback.pxd", "ERR_SEALED").values())
-    text = (SOURCES / "jetstream/publish/puback.pyx").read_text()
-    table = {int(row[1]): row for row in re.finditer(r'\{(1\d{4}), (\d+), "(.*)"\}', text)}
-    assert codes == table.keys()
-    for code in table.keys() & KINDS.keys():
-        kind, (_, status, shown) = KINDS[code], table[code].groups()
-        assert int(status) == kind.code, code
-        assert shown == kind.text.partition("{")[0], code
-
-
-@pytest.mark.parametrize(
-    ("path", "name", "option"),
-    [
-        ("core/client.pyx", "max_payload", "max_payload"),
-        ("core/client.pyx", "ping_interval", "ping_interval"),
-        ("core/net/connection.pyx", "max_pending", "max_pending"),
-        ("core/net/connection.pyx", "write_deadline", "write_deadline"),
-    ],
-)
-def test_a_connection_of_its_own_has_the_default_options(path: str, name: str, option: str) -> None:
-    text = (SOURCES / path).read_text()
-    found = re.search(rf"^ +\w+ {name}=(\d[\d.]*),$", text, re.MULTILINE)
-    assert found
-    assert float(found[1]) == getattr(Options(), option)
+def test_every_error_of_the_api_has_one_place_and_a_text() -> None:
+    publishing = enum_of("jetstream/publish/errors.pxd", "ERR_SEALED")
+    for code in publishing.values():
+        assert publish_error(code) != publish_error(0), code
+    kinds = [kind.err_code for _, kind in inspect.getmembers(errors) if isinstance(kind, errors.Kind)]
+    assert len(kinds) == len(set(kinds))
+    shared = {publishing[name] for name in vars(errors) if name.startswith("ERR_")}
+    assert set(kinds) & set(publishing.values()) == shared
 
 
 def test_tls_errors_of_gnats_have_the_numbers_of_the_data_plane() -> None:

@@ -378,12 +378,7 @@ cdef class Account:
         return added
 
     cdef Expected *take_response(self, const char *subject, size_t n) noexcept nogil:
-        cdef Expected *e
-        pthread_mutex_lock(&self.lock)
-        e = replymap_find(&self.responses, subject, n)
-        if e != NULL:
-            unlink(self, e)
-        pthread_mutex_unlock(&self.lock)
+        cdef Expected *e = self.abandon(subject, n)
         if e != NULL:
             (<Account> e.account).forget(e.back)
         return e
@@ -475,7 +470,7 @@ cdef class Account:
         return taken
 
     cdef Expected *abandon(self, const char *subject, size_t n) noexcept nogil:
-        """Remove an entry of `responses`, whose requester has removed its own."""
+        """Remove an entry of `responses`; the entry of its requester is not looked at."""
         cdef Expected *e
         pthread_mutex_lock(&self.lock)
         e = replymap_find(&self.responses, subject, n)

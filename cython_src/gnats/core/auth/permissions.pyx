@@ -15,6 +15,7 @@ from gnats.core.subjects.subject cimport is_valid_subject, subject_has_wildcard,
 from gnats.core.subjects.sublist cimport MatchResult, Sublist
 from gnats.core.subjects.trie cimport ARRIVE, Node, Walk, has_empty_token, next_group, walk_next
 from gnats.includes.text cimport starts_with_text
+from gnats.includes.units cimport SECOND
 
 cdef uint64_t made = 0   # Permissions made; under the GIL
 
@@ -97,7 +98,7 @@ cdef class Permissions:
                 self.pub_allow = Sublist()   # replies only
             self.responses = True
             self.max_responses = response.max_msgs or DEFAULT_MAX_RESPONSES
-            self.response_expires = round((response.expires or DEFAULT_RESPONSE_EXPIRES) * 1e9)
+            self.response_expires = round((response.expires or DEFAULT_RESPONSE_EXPIRES) * SECOND)
         if subscribe is not None:
             # An empty list allows everything here; it allows nothing in `publish`.
             if subscribe.allow:

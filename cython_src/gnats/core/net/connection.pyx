@@ -30,6 +30,7 @@ from gnats.core.net.outbound cimport (
 from gnats.core.net.pollstate cimport PollerBase, PollState, hand_over_first, poller_bit
 from gnats.core.net.transport cimport Transport, transport_init_socket
 from gnats.core.runtime.clock cimport monotonic_ns
+from gnats.core.runtime.const cimport DEFAULT_FLUSH_DEADLINE, MAX_PENDING_SIZE
 from gnats.core.runtime.inbox cimport EV_CLOSED, SHORT_READ, Event, inbox_full, inbox_owes
 from gnats.core.runtime.state cimport MAX_POLLERS, ServerState
 from gnats.core.runtime.timers cimport Timer, timer_clear, timer_set
@@ -103,8 +104,8 @@ cdef class Connection(Recorder):
         PollerBase poller not None,
         ServerState state not None,
         *,
-        size_t max_pending=67108864,
-        double write_deadline=10.0,
+        size_t max_pending=MAX_PENDING_SIZE,
+        double write_deadline=DEFAULT_FLUSH_DEADLINE,
         **_session,
     ):
         pthread_mutex_init(&self.lock, NULL)

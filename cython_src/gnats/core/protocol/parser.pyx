@@ -152,8 +152,6 @@ cdef void parser_init(Parser *parser, uint8_t kind, const ParserHandlers *on, vo
     parser.owner = owner
     parser.state = OP_START
     parser.pa.hdr = -1
-    parser.max_payload = 1048576
-    parser.max_control_line = 4096
     parser.has_account = 1
 
 

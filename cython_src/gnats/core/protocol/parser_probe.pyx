@@ -16,6 +16,7 @@ from gnats.core.protocol.parser cimport (
     parser_free,
     parser_init,
 )
+from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE, MAX_PAYLOAD_SIZE
 from gnats.core.runtime.slice cimport Slice
 
 
@@ -37,8 +38,8 @@ cdef class ParserProbe:
     cdef readonly list calls
 
     def __init__(
-        self, int kind=0, *, bint headers=True, bint auth=False, bint pedantic=False, int max_payload=1048576,
-        int max_control_line=4096, bint has_account=True,
+        self, int kind=0, *, bint headers=True, bint auth=False, bint pedantic=False, int max_payload=MAX_PAYLOAD_SIZE,
+        int max_control_line=MAX_CONTROL_LINE_SIZE, bint has_account=True,
     ):
         parser_init(&self.parser, kind, &RECORDED, <void *> self)
         self.parser.headers = headers

@@ -32,6 +32,7 @@ from gnats.core.subjects.sublist cimport SL_OK, SUB_SERVICE, Subscription, sub_n
 from gnats.core.subjects.transform cimport SubjectTransform, transform_copy
 from gnats.includes.atomics cimport load8, loadi64, store8, store64, storei64
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.units cimport SECOND
 
 cdef dict RESPONSE_TYPES = {"singleton": SINGLETON, "stream": STREAMED, "chunked": CHUNKED}
 cdef uint64_t exports = 0   # exports made; under the GIL
@@ -78,11 +79,11 @@ cdef class ExportedService:
     @property
     def threshold(self) -> float:
         """Seconds to wait for responses."""
-        return loadi64(&self.se.threshold) / 1e9
+        return loadi64(&self.se.threshold) / <double> SECOND
 
     @threshold.setter
     def threshold(self, double seconds):
-        storei64(&self.se.threshold, <int64_t> (seconds * 1e9))
+        storei64(&self.se.threshold, <int64_t> (seconds * SECOND))
 
     def measure(self, int percent, bint by_header) -> None:
         """Measure this percentage of the requests, and with `by_header` those whose headers ask for it."""
@@ -150,7 +151,7 @@ cdef class ExportedService:
                 lost.append((<char *> &measured)[:sizeof(Measured)] + expected_header(e)[:e.header_n])
             export_release(e.se)
             free(e)
-        return (None if wait < 0 else wait / 1e9), lost
+        return (None if wait < 0 else wait / <double> SECOND), lost
 
 
 @cython.no_gc_clear

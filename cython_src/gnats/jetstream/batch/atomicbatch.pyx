@@ -19,9 +19,7 @@ from gnats.jetstream.engine.barrier cimport Local, publish_later
 from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.publish.checks cimport check_account_usage, check_admission, check_ahead
 from gnats.jetstream.publish.entries cimport make_entry
-from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, stored_size, transform_subject
-from gnats.jetstream.publish.inflight cimport InFlight, Staged, flight_begin, log_in_flight, stage_hashes
-from gnats.jetstream.publish.puback cimport (
+from gnats.jetstream.publish.errors cimport (
     ERR_ATOMIC_DISABLED,
     ERR_ATOMIC_DUPLICATE,
     ERR_ATOMIC_IN_FLIGHT,
@@ -33,6 +31,8 @@ from gnats.jetstream.publish.puback cimport (
     ERR_ATOMIC_UNSUPPORTED_HEADER,
     ERR_REQUIRED_API_LEVEL,
 )
+from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, stored_size, transform_subject
+from gnats.jetstream.publish.inflight cimport InFlight, Staged, flight_begin, log_in_flight, stage_hashes
 from gnats.jetstream.publish.refusal cimport (
     ANSWER,
     Refusal,

@@ -13,17 +13,17 @@ from gnats.jetstream.batch.batching cimport open_batch
 from gnats.jetstream.engine.barrier cimport Local, publish_later
 from gnats.jetstream.publish.checks cimport check_admission, check_ahead
 from gnats.jetstream.publish.entries cimport make_entry
-from gnats.jetstream.publish.inbound cimport Inbound, own_header, transform_subject
-from gnats.jetstream.publish.inflight cimport InFlight, flight_begin, log_in_flight
-from gnats.jetstream.publish.puback cimport (
+from gnats.jetstream.publish.errors cimport (
     ERR_BATCH_DISABLED,
     ERR_BATCH_IN_FLIGHT,
     ERR_BATCH_INVALID_ID,
     ERR_BATCH_INVALID_PATTERN,
     ERR_BATCH_UNKNOWN_ID,
     ERR_REQUIRED_API_LEVEL,
-    send_batch_ack,
 )
+from gnats.jetstream.publish.inbound cimport Inbound, own_header, transform_subject
+from gnats.jetstream.publish.inflight cimport InFlight, flight_begin, log_in_flight
+from gnats.jetstream.publish.puback cimport send_batch_ack
 from gnats.jetstream.publish.refusal cimport (
     ANSWER,
     ANSWER_ALWAYS,
@@ -57,7 +57,7 @@ from gnats.store.times.durations cimport parse_int64, parse_uint64
 cdef enum:
     MOST_AT_ONCE = 500   # messages for each acknowledgement, summed over the open fast batches of a stream
     DEFAULT_FLOW = 10
-    ROOM = 96            # bytes of the JSON of flow control or a gap
+    FLOW_ROOM = 96       # bytes of the JSON of flow control or a gap
 
 cdef enum Operation:
     OP_START = 0
@@ -143,16 +143,17 @@ def fast_pattern(bytes reply not None) -> tuple | None:
 # -- sent to the publisher ---------------------------------------------------------------------------------------------
 
 cdef void send_flow(StreamCore s, Local *local, const Slice *reply, const FastBatch *b, uint64_t seq) noexcept nogil:
-    cdef char[ROOM] text
+    cdef char[FLOW_ROOM] text
     cdef int n = snprintf(
-        text, ROOM, b'{"type":"ack","seq":%llu,"msgs":%u}', <unsigned long long> seq, <unsigned int> b.ack_messages)
+        text, FLOW_ROOM, b'{"type":"ack","seq":%llu,"msgs":%u}', <unsigned long long> seq,
+        <unsigned int> b.ack_messages)
     publish_later(local, s, reply.p, reply.n, NULL, 0, text, n, False)
 
 
 cdef void send_gap(StreamCore s, Local *local, const Slice *reply, uint64_t expected, uint64_t seq) noexcept nogil:
-    cdef char[ROOM] text
+    cdef char[FLOW_ROOM] text
     cdef int n = snprintf(
-        text, ROOM, b'{"type":"gap","last_seq":%llu,"seq":%llu}', <unsigned long long> expected,
+        text, FLOW_ROOM, b'{"type":"gap","last_seq":%llu,"seq":%llu}', <unsigned long long> expected,
         <unsigned long long> seq)
     publish_later(local, s, reply.p, reply.n, NULL, 0, text, n, True)
 

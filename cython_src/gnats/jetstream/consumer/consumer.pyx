@@ -12,10 +12,12 @@ from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.subscriptions cimport add_native_sub, unsubscribe
 from gnats.core.messages.message cimport Message, NativeSub
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
+from gnats.core.runtime.const cimport MAX_PAYLOAD_SIZE
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.atomics cimport exchange8, load8, store8
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
+from gnats.includes.units cimport MILLISECOND, SECOND
 from gnats.jetstream.consumer.consumeracks cimport on_ack, on_flow_control
 from gnats.jetstream.consumer.consumerdelivery cimport on_kicked, on_run, on_timer
 from gnats.jetstream.consumer.consumerentry cimport OP_FORGOTTEN, OP_MOVED, OP_RESET
@@ -77,7 +79,7 @@ DELIVER_POLICIES = {
     "all": 0, "last": 1, "last_per_subject": 2, "new": 3, "by_start_sequence": 4, "by_start_time": 5,
 }
 PRIORITY_POLICIES = {"": 0, "none": 0, "overflow": 1, "pinned_client": 2, "prioritized": 3}
-INACTIVE_DEFAULT = 5 * 10**9
+INACTIVE_DEFAULT = 5 * SECOND
 """ns after which an unused ephemeral consumer is deleted."""
 
 
@@ -118,11 +120,11 @@ cdef class Consumer(ConsumerState):
         str name not None,
         config not None,
         *,
-        str account="$G",
+        str account not None,
         str domain="",
         bint reply_v2=False,
         bytes state=None,
-        int64_t burst=1048576,
+        int64_t burst=MAX_PAYLOAD_SIZE,
         int64_t created=0,
     ):
         cdef bytes names = stream.name.encode() + b"." + name.encode()
@@ -511,7 +513,7 @@ cdef int read_settings(ConsumerState o, config, ConsumerSettings *cfg) except -1
     cfg.sample = max((int(config.sample_freq.removesuffix("%") or 0) + 2**31) % 2**32 - 2**31, 0)
     cfg.rate = config.rate_limit_bps // 8
     cfg.burst = o.stream.cfg.max_msg_size if o.stream.cfg.max_msg_size > 0 else o.burst
-    jitter = random.randrange(100, 1000) * 10**6
+    jitter = random.randrange(100, 1000) * MILLISECOND
     if not config.durable_name and config.inactive_threshold <= 0:
         cfg.inactive = INACTIVE_DEFAULT + jitter
     elif config.inactive_threshold > 0:

@@ -48,7 +48,7 @@ from gnats.jetstream.state.headers cimport level_too_high
 
 cdef enum:
     TEXT_ROOM = 128
-    SUBJECT_ROOM = 4096        # bytes of a reply subject: no more fits into a line of the protocol
+    REPLY_ROOM = 4096        # bytes of a reply subject: no more fits into a line of the protocol
     MAX_HOPS = 32              # accounts through which a request may come
     GROUP_ROOM = 128           # bytes of the longest JSON text that can name a priority group
     FIELDS_ROOM = 768          # bytes of the lines of a heartbeat; a stream and a consumer name have 255 each
@@ -201,7 +201,7 @@ cdef bint request_has_interest(ConsumerState o, WaitingRequest *wr) noexcept nog
 
 cdef bint requester_listens(ConsumerState o, const WaitingRequest *wr) noexcept nogil:
     """Return whether the original reply subject of a request through a service import has a subscriber."""
-    cdef char[SUBJECT_ROOM] one, other
+    cdef char[REPLY_ROOM] one, other
     cdef char *subject = one
     cdef char *to = other
     cdef size_t n = wr.reply_n
@@ -210,7 +210,7 @@ cdef bint requester_listens(ConsumerState o, const WaitingRequest *wr) noexcept 
     cdef char *swap
     cdef Expected *e
     cdef int _hops
-    if n > SUBJECT_ROOM:
+    if n > REPLY_ROOM:
         return False
     memcpy(subject, wr.reply, n)
     for _hops in range(MAX_HOPS):
@@ -219,7 +219,7 @@ cdef bint requester_listens(ConsumerState o, const WaitingRequest *wr) noexcept 
         before = account
         pthread_mutex_lock(&(<Account> before).lock)
         e = replymap_find(&(<Account> before).responses, subject, n)
-        n = e.other_n if e != NULL and e.other_n <= SUBJECT_ROOM else 0
+        n = e.other_n if e != NULL and e.other_n <= REPLY_ROOM else 0
         if n:
             memcpy(to, expected_other(e), n)
             account = e.account

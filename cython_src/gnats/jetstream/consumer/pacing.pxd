@@ -5,7 +5,7 @@ The consumer's lock is held.
 from libc.stdint cimport int64_t, uint64_t
 
 from gnats.includes.times cimport duration_of, time_after, time_before
-from gnats.includes.units cimport MILLISECOND
+from gnats.includes.units cimport MILLISECOND, SECOND
 
 
 cdef struct Pace:
@@ -24,7 +24,7 @@ cdef inline int64_t pace_wait(
     cdef int64_t wait = 0, since
     if rate > 0:
         if now > p.tokens_at:
-            p.tokens = min(burst, p.tokens + (now - p.tokens_at) * rate / 1e9)
+            p.tokens = min(burst, p.tokens + (now - p.tokens_at) * rate / SECOND)
             p.tokens_at = now
         if p.tokens < 0:
             wait = time_after(duration_of(-p.tokens / rate), 1)

@@ -166,5 +166,3 @@ cdef void commit_free(GroupCommit *g) noexcept nogil
 cdef int commit_start(GroupCommit *g) noexcept nogil
 # Sync what is queued, then end the thread. Idempotent. The control loop.
 cdef void commit_stop(GroupCommit *g) noexcept nogil
-# Have the sync thread sync a stream; nothing waits for it. False when out of memory.
-cdef bint commit_soon(GroupCommit *g, Local *local, StreamBase stream) noexcept nogil

@@ -1,7 +1,7 @@
 """Hold answers and consumers back until messages are durable; see barrier.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from gnats.core.accounts.subscriber cimport Subscriber
@@ -113,21 +113,6 @@ cdef void commit_stop(GroupCommit *g) noexcept nogil:
     pthread_join(g.thread, NULL)
     g.running = False
     g.stopping = False
-
-
-cdef bint commit_soon(GroupCommit *g, Local *local, StreamBase stream) noexcept nogil:
-    cdef SyncBatch *batch = <SyncBatch *> calloc(1, sizeof(SyncBatch))
-    if batch == NULL:
-        return False
-    batch.local = local
-    batch.nstreams = 1
-    batch.streams[0] = <void *> stream
-    add64_seq(&stream.refs, 1)
-    pthread_mutex_lock(&g.lock)
-    append_batch(&g.queue, &g.queue_last, batch)
-    pthread_cond_signal(&g.wake)
-    pthread_mutex_unlock(&g.lock)
-    return True
 
 
 cdef void give_to_sync(Local *local) noexcept nogil:

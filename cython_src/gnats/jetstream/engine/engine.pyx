@@ -43,7 +43,6 @@ from gnats.jetstream.engine.barrier cimport (
     StreamBase,
     commit_free,
     commit_init,
-    commit_soon,
     commit_start,
     commit_stop,
     local_free,
@@ -132,15 +131,6 @@ cdef class Engine:
         """Sync what is queued, then end the sync thread. Idempotent."""
         with nogil:
             commit_stop(&self.commit)
-
-    def sync_soon(self, StreamBase stream not None) -> None:
-        """Have the sync thread sync what a stream has flushed, for `sync_interval`. No answer waits for it.
-
-        Raises OSError when the thread cannot be started, MemoryError.
-        """
-        self.start_sync()
-        if not commit_soon(&self.commit, self.locals[self.control.index], stream):
-            raise MemoryError
 
     def run_batch(self) -> None:
         """Run an empty batch of the control loop's poller, which carries out the work that is left for its end."""

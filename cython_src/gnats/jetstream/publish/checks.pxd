@@ -11,9 +11,9 @@ from libc.stdint cimport int64_t, uint64_t
 
 from gnats.core.runtime.slice cimport Slice
 from gnats.jetstream.engine.usage cimport usage_exceeds
+from gnats.jetstream.publish.errors cimport ERR_ACCOUNT_RESOURCES
 from gnats.jetstream.publish.inbound cimport Inbound
 from gnats.jetstream.publish.inflight cimport InFlight
-from gnats.jetstream.publish.puback cimport ERR_ACCOUNT_RESOURCES
 from gnats.jetstream.publish.refusal cimport Refusal, refuse
 from gnats.jetstream.state.entry cimport Outcome
 from gnats.jetstream.state.streamcore cimport StreamCore

@@ -7,9 +7,7 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.includes.atomics cimport likely, unlikely
 from gnats.jetstream.engine.usage cimport usage_exceeds
 from gnats.jetstream.publish.counter cimport COUNTER_BROKEN, COUNTER_OK, CounterError, add_increment, check_increment
-from gnats.jetstream.publish.inbound cimport MAX_HEADER, Inbound, stored_size
-from gnats.jetstream.publish.inflight cimport InFlight, has_id_in_flight, in_flight_of, log_in_flight, number_in_flight
-from gnats.jetstream.publish.puback cimport (
+from gnats.jetstream.publish.errors cimport (
     ERR_COUNTER_BROKEN,
     ERR_EXPECTED_PER_SUBJECT_INVALID,
     ERR_HEADER_EXCEEDS_MAXIMUM,
@@ -25,6 +23,8 @@ from gnats.jetstream.publish.puback cimport (
     ERR_WRONG_LAST_MSG_ID,
     ERR_WRONG_LAST_SEQUENCE_CONSTANT,
 )
+from gnats.jetstream.publish.inbound cimport MAX_HEADER, Inbound, stored_size
+from gnats.jetstream.publish.inflight cimport InFlight, has_id_in_flight, in_flight_of, log_in_flight, number_in_flight
 from gnats.jetstream.publish.refusal cimport (
     TEXT_ROLLUP,
     Refusal,

@@ -18,9 +18,9 @@ from gnats.jetstream.publish.countersources cimport (
     sources_room,
     sources_set,
 )
+from gnats.jetstream.publish.errors cimport ERR_INCR_DISABLED, ERR_INCR_INVALID, ERR_INCR_PAYLOAD
 from gnats.jetstream.publish.inbound cimport Inbound
 from gnats.jetstream.publish.inflight cimport InFlight, in_flight_of
-from gnats.jetstream.publish.puback cimport ERR_INCR_DISABLED, ERR_INCR_INVALID, ERR_INCR_PAYLOAD
 from gnats.jetstream.publish.refusal cimport Refusal, refuse
 from gnats.jetstream.state.headers cimport (
     H_EXPECTED_LAST_MSG_ID,

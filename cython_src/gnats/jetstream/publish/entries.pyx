@@ -8,9 +8,9 @@ from gnats.core.runtime.clock cimport realtime_ns
 from gnats.includes.atomics cimport unlikely
 from gnats.jetstream.engine.barrier cimport Local, batch_time
 from gnats.jetstream.publish.checks cimport check_account_usage
+from gnats.jetstream.publish.errors cimport ERR_TTL_INVALID
 from gnats.jetstream.publish.inbound cimport Inbound, stored_size
 from gnats.jetstream.publish.inflight cimport bytes_in_flight, log_in_flight
-from gnats.jetstream.publish.puback cimport ERR_TTL_INVALID
 from gnats.jetstream.publish.refusal cimport Refusal, refuse, refuse_silently, refuse_without_memory
 from gnats.jetstream.state.entry cimport ALONE, NO_ROLLUP, Part, StreamEntry
 from gnats.jetstream.state.headers cimport (

@@ -10,68 +10,13 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.includes.text cimport put, put_text
 from gnats.jetstream.engine.barrier cimport Local, publish_later
 from gnats.jetstream.engine.shortage cimport report_shortage
+from gnats.jetstream.publish.errors cimport PublishError, find_error
 from gnats.jetstream.state.batchtable cimport MAX_BATCH_ID
 from gnats.jetstream.state.headers cimport put_uint64
 from gnats.jetstream.state.streamcore cimport StreamCore
 
-cdef extern from *:
-    """
-    typedef struct { int err_code, code; const char *text; } gnats_publish_error;
-    static const gnats_publish_error gnats_publish_errors[] = {
-        {10002, 400, "resource limits exceeded for account"},
-        {10023, 503, "insufficient resources"},
-        {10054, 400, "message size exceeds maximum allowed"},
-        {10060, 400, "expected stream does not match"},
-        {10070, 400, "wrong last msg ID: "},
-        {10071, 400, "wrong last sequence: "},
-        {10077, 503, ""},
-        {10097, 400, "header size exceeds maximum allowed of 64k"},
-        {10109, 400, "invalid operation on sealed stream"},
-        {10111, 500, ""},
-        {10164, 400, "wrong last sequence"},
-        {10165, 400, "invalid per-message TTL"},
-        {10166, 400, "per-message TTL is disabled"},
-        {10168, 400, "message counters is disabled"},
-        {10169, 400, "message counter increment is missing"},
-        {10170, 400, "message counter has payload"},
-        {10171, 400, "message counter increment is invalid"},
-        {10172, 400, "message counter is broken"},
-        {10174, 400, "atomic publish is disabled"},
-        {10175, 400, "atomic publish sequence is missing"},
-        {10176, 400, "atomic publish batch is incomplete"},
-        {10177, 400, "atomic publish unsupported header used: "},
-        {10179, 400, "atomic publish batch ID is invalid"},
-        {10185, 412, "JetStream minimum api level required"},
-        {10188, 400, "message schedules is disabled"},
-        {10189, 400, "message schedules pattern is invalid"},
-        {10190, 400, "message schedules target is invalid"},
-        {10191, 400, "message schedules invalid per-message TTL"},
-        {10192, 400, "message schedules invalid rollup"},
-        {10193, 400, "missing sequence for expected last sequence per subject"},
-        {10199, 400, "atomic publish batch is too large: "},
-        {10200, 400, "atomic publish batch commit is invalid"},
-        {10201, 400, "atomic publish batch contains duplicate message id"},
-        {10203, 400, "message schedules source is invalid"},
-        {10205, 400, "batch publish is disabled"},
-        {10206, 400, "batch publish pattern is invalid"},
-        {10207, 400, "batch publish ID is invalid"},
-        {10208, 400, "batch publish ID unknown"},
-        {10210, 429, "atomic publish too many inflight"},
-        {10211, 429, "batch publish too many inflight"},
-        {10212, 400, "message schedules invalid scheduler"},
-        {10223, 400, "message schedules time zone is invalid"},
-        {10227, 400, "message stream source header is not allowed"},
-        {0, 500, "unknown error"},
-    };
-    """
-    ctypedef struct gnats_publish_error:
-        int err_code
-        int code
-        const char *text
-    const gnats_publish_error gnats_publish_errors[]
-
 cdef enum:
-    ROOM = 1024      # bytes of a reply that fits on the stack
+    ANSWER_ROOM = 1024      # bytes of a reply that fits on the stack
 
 
 cdef void respond_error(
@@ -84,18 +29,16 @@ cdef void respond_error(
 cdef void send_error(
     StreamCore s, Local *local, const Slice *reply, uint64_t flow_seq, int err_code, const char *text, size_t n
 ) noexcept nogil:
-    cdef char[ROOM] few
-    cdef const gnats_publish_error *e = gnats_publish_errors
+    cdef char[ANSWER_ROOM] few
+    cdef const PublishError *e = find_error(err_code)
     cdef size_t words, need, more
     cdef char *out = few
     cdef char *p
     if reply.n == 0:
         return
-    while e.err_code != err_code and e.err_code:
-        e += 1
     words = strlen(e.text)
     need = 6 * (words + n) + s.error_end_n + 160
-    if need > ROOM:
+    if need > ANSWER_ROOM:
         out = <char *> malloc(need)
         if out == NULL:
             report_shortage(local.ps)
@@ -167,12 +110,12 @@ cdef void send_batch_ack(
 cdef inline void send_ack(
     StreamCore s, Local *local, const Slice *reply, uint64_t seq, const char *more, size_t n
 ) noexcept nogil:
-    cdef char[ROOM] few
+    cdef char[ANSWER_ROOM] few
     cdef char *out = few
     cdef size_t at = s.pub_ack_n
     if reply.n == 0:
         return
-    if at + 20 + n > ROOM:
+    if at + 20 + n > ANSWER_ROOM:
         out = <char *> malloc(at + 20 + n)
         if out == NULL:
             report_shortage(local.ps)

@@ -9,7 +9,7 @@ from libc.string cimport strlen
 from gnats.core.messages.msgtrace cimport MsgTrace
 from gnats.core.runtime.slice cimport Slice
 from gnats.jetstream.engine.barrier cimport Local
-from gnats.jetstream.publish.puback cimport ERR_STORE_FAILED, ERR_WRONG_LAST_SEQUENCE
+from gnats.jetstream.publish.errors cimport ERR_STORE_FAILED, ERR_WRONG_LAST_SEQUENCE
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_MAX_BYTES, STORE_MAX_MSGS
 

@@ -6,9 +6,7 @@ from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.subject cimport is_valid_literal_subject, same_bytes
 from gnats.includes.text cimport is_text
-from gnats.jetstream.publish.inbound cimport Inbound, own_header
-from gnats.jetstream.publish.inflight cimport InFlight, in_flight_of
-from gnats.jetstream.publish.puback cimport (
+from gnats.jetstream.publish.errors cimport (
     ERR_SCHEDULE_PATTERN_INVALID,
     ERR_SCHEDULE_ROLLUP_INVALID,
     ERR_SCHEDULE_SOURCE_INVALID,
@@ -19,6 +17,8 @@ from gnats.jetstream.publish.puback cimport (
     ERR_SCHEDULES_DISABLED,
     ERR_TTL_DISABLED,
 )
+from gnats.jetstream.publish.inbound cimport Inbound, own_header
+from gnats.jetstream.publish.inflight cimport InFlight, in_flight_of
 from gnats.jetstream.publish.refusal cimport Refusal, refuse, refuse_without_memory
 from gnats.jetstream.state.entry cimport ROLLUP_SUBJECT
 from gnats.jetstream.state.headers cimport (

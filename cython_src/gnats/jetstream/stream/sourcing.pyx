@@ -19,7 +19,7 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport starts_with_text
 from gnats.jetstream.consumer.acks cimport AckInfo, ack_reply_info
 from gnats.jetstream.engine.barrier cimport Local, local_of, publish_later
-from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init
+from gnats.jetstream.publish.inbound cimport SUBJECT_ROOM, Inbound, inbound_free, inbound_init
 from gnats.jetstream.state.entry cimport MSG_DUPLICATE, MSG_STORED, PURGE_MSGS, SKIP_MSGS, Outcome, StreamChange
 from gnats.jetstream.state.headers cimport (
     H_REQUEST_INFO,
@@ -44,8 +44,7 @@ import enum
 
 cdef enum:
     CAUGHT_UP = 10       # a mirror with fewer messages to come answers its origin's direct gets
-    ROOM = 1024          # bytes of a header that fit on the stack
-    SUBJECT_ROOM = 256   # bytes of a subject that fit on the stack
+    HEADER_ROOM = 1024   # bytes of a header that fit on the stack
     SOME = 256           # messages looked at under one hold of the lock
 
 
@@ -243,7 +242,7 @@ cdef void store_sourced(
     SourceConsumer c, StreamCore s, Local *local, const Slice *subject, char *hdr, size_t hdr_n, size_t n,
     const AckInfo *info
 ) noexcept nogil:
-    cdef char[ROOM] some
+    cdef char[HEADER_ROOM] some
     cdef char[SUBJECT_ROOM] few
     cdef char *changed = few
     cdef Inbound m
@@ -296,7 +295,7 @@ cdef bint inbound_header(SourceConsumer c, Inbound *m, char *some, uint64_t sseq
             or is_named_like(m.hdr, m.hdr_n, b"Nats-Batch-"))):
         return True
     room += 2 * (c.head_n + 20 + c.tail_n + m.subject.n + c.ident_n)
-    if room > ROOM:
+    if room > HEADER_ROOM:
         hdr = m.owned = <char *> malloc(room)
         if hdr == NULL:
             return False

@@ -11,6 +11,7 @@ from gnats.core.accounts.subscriptions cimport add_native_sub, remove_all_subs, 
 from gnats.core.internal cimport InternalSubscriber
 from gnats.core.messages.message cimport NativeSub
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
+from gnats.core.runtime.const cimport MAX_PAYLOAD_SIZE, MAX_PENDING_SIZE
 from gnats.core.runtime.kinds cimport JETSTREAM
 from gnats.core.runtime.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.subjects.subject cimport subject_has_wildcard
@@ -66,8 +67,6 @@ import os
 
 RETENTION = {"limits": LIMITS_POLICY, "interest": INTEREST_POLICY, "workqueue": WORK_QUEUE_POLICY}
 DIRECT_GROUP = b"_sys_"
-MAX_DIRECT = 64 * 1024 * 1024
-"""The most bytes that one direct get answers with unless it sets max_bytes: nats-server's default max_pending."""
 
 cdef enum:
     INGEST = 0
@@ -100,8 +99,8 @@ cdef class Stream(StreamCore):
         Usage account_usage=None,
         Usage server_usage=None,
         str domain="",
-        uint64_t max_direct=MAX_DIRECT,
-        size_t max_payload=1048576,
+        uint64_t max_direct=MAX_PENDING_SIZE,
+        size_t max_payload=MAX_PAYLOAD_SIZE,
         BatchLimits batch_limits=None,
     ):
         self.engine = engine

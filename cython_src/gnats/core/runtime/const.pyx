@@ -1,0 +1,1 @@
+"""Default options; see const.pxd."""
