@@ -43,7 +43,8 @@ def ask(caller: Caller, subject: str, body: Any = b"") -> Any:
 def stream(caller: Caller, storage: str) -> Iterator[dict[str, Any]]:
     """A stream S with twelve messages of three subjects, and three consumers."""
     config = {"name": "S", "subjects": ["s.>"], "storage": storage}
-    ask(caller, "STREAM.CREATE.S", config)
+    # nats-server may still be removing the files of the S before.
+    until(lambda: "error" not in caller.request("$JS.API.STREAM.CREATE.S", config).json)
     for n in range(12):
         assert "seq" in caller.request(f"s.{n % 3}", b"x" * 10).json
     for name, filters in FILTERS.items():
