@@ -51,6 +51,7 @@ cdef extern from * nogil:
 cdef enum:
     LOOK_AHEAD = 64       # bytes that separators() reads
     NO_STATE = 255
+    STRETCH = 8192        # bytes to parse before turn_over() is asked
     MAX_CLIENT_ARGS = 5   # one more than any verb of a client takes
 
 # How a state handles its next byte.
@@ -174,7 +175,15 @@ cdef int parse(Parser *parser, char *buf, size_t n) noexcept nogil:
     cdef uint8_t b, following, how
     cdef char *nl
     cdef int rc
-    while i < n:
+    parser.until = min(n, <size_t> STRETCH)
+    while True:
+        if i >= parser.until:
+            if i >= n:
+                break
+            if parser.state == OP_START and parser.on.turn_over(parser.owner):
+                parser.consumed = i
+                return PARSE_TURN_OVER
+            parser.until = min(n, i + (STRETCH if parser.state == OP_START else 1))
         how = HOW[parser.state]
         if how == BY_TABLE:
             b = <uint8_t> buf[i]
