@@ -14,6 +14,7 @@ from support.stress import SCALE
 
 from gnats.options.values.jetstream import JetStreamOptions
 from gnats.options.values.tls import TLSOptions
+from gnats.server.server import Server
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(300 * SCALE)
@@ -96,12 +97,14 @@ def test_all_that_was_sent_before_a_client_leaves_is_handled(server: ServerThrea
     assert [int(number) for number in NUMBER.findall(got)] == list(range(FLOOD))
 
 
-def test_a_server_stops_while_it_has_input_to_handle(server: ServerThread) -> None:
-    with join(server.port) as hostile:
+def test_a_server_stops_while_it_has_input_to_handle(io_threads: int) -> None:
+    with ServerThread(io_threads=io_threads) as server, join(server.port) as hostile:
         subject = costly_subject(hostile)
         hostile.send(f"SUB {subject}.0 first\r\n".encode() + flood(subject))
         hostile.until(b" first 0\r\n")
-        server.stop()
+        server.call(Server.begin_shutdown)
+        with pytest.raises((EOFError, ConnectionResetError)):
+            hostile.until(f".{FLOOD} never".encode())
 
 
 def test_two_floods_take_turns(server: ServerThread) -> None:
