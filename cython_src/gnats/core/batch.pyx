@@ -11,7 +11,9 @@ from gnats.includes.linux cimport eventfd_write, stopwatch_ns
 
 cdef enum:
     FLUSH_WORTH = 16 * 1024        # bytes; while more input is expected, shorter queues wait
-    FLUSH_WITHIN = 2000000         # ns that they wait at most
+    FLUSH_WITHIN = 2000000         # ns that they wait at most,
+    FLUSH_SHARE = 8                # and this many times as long as a flush takes, but no longer than FLUSH_LATE,
+    FLUSH_LATE = 20000000          # ns, while connections wait for a turn: they have more than a turn's messages
 
 
 cdef void end_batch(PollState *ps) noexcept nogil:
@@ -40,16 +42,20 @@ cdef void flush_batch(PollState *ps) noexcept nogil:
     cdef void *following
     cdef void *later = NULL
     cdef bint all
-    cdef int64_t start
+    cdef int64_t start, wait
     for i in range(ps.ntouched):
         (<Connection> ps.touched[i]).signal_owner()
     ps.ntouched = 0
     if ps.dirty == NULL:
         return
     # With more input at hand, short queues may get longer before they are worth a system call each: collect for as
-    # long as flushing took the last time, and no longer.
+    # long as flushing took the last time, and no longer. What is still to be routed of a read takes many rounds, and a
+    # flush of all in each of them could take longer than the routing.
     start = stopwatch_ns()
-    all = not ps.more or start - ps.flushed > ps.flush_cost
+    wait = min(ps.flush_cost, <int64_t> FLUSH_WITHIN)
+    if ps.waiting != NULL:
+        wait = min(ps.flush_cost * FLUSH_SHARE, <int64_t> FLUSH_LATE)
+    all = not ps.more or start - ps.flushed > wait
     ps.more = 0
     while ps.dirty != NULL:
         at = ps.dirty
@@ -64,7 +70,7 @@ cdef void flush_batch(PollState *ps) noexcept nogil:
     ps.dirty = later
     if all:
         ps.flushed = stopwatch_ns()
-        ps.flush_cost = min(ps.flushed - start, FLUSH_WITHIN)
+        ps.flush_cost = ps.flushed - start
 
 
 cdef bint worth_flushing(Connection c) noexcept nogil:

@@ -26,7 +26,7 @@ cdef class Client(Subscriber):
     cdef uint8_t connect_received  # a CONNECT has been accepted
     cdef uint8_t first_pong_sent  # atomic, the owner writes
     cdef int32_t max_subs         # -1 for no limit
-    # bytes read behind a punted verb: pre[pre_at:pre_len] is still to be parsed
+    # bytes read behind a punted verb, or behind the end of a turn: pre[pre_at:pre_len] is still to be parsed
     cdef char *pre
     cdef size_t pre_len, pre_at
     cdef Timer auth_timer
@@ -44,6 +44,7 @@ cdef class Client(Subscriber):
     cdef void feed(self, size_t direct, char *buf, size_t n) noexcept nogil
     cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil
     cdef bint parse_kept(self) noexcept nogil
+    cdef bint keeps_rest(self, int parsed) noexcept nogil
     cdef void take_requests(self, uint32_t ctl) noexcept nogil
     cdef void take_options(self) noexcept nogil     # of an accepted CONNECT
     cdef void apply_limits(self, const Limits *limits) noexcept nogil

@@ -42,6 +42,7 @@ from gnats.core.net.connection cimport (
     READ_ERROR,
     SESSION_TIMERS,
     UNANSWERED,
+    UNFINISHED,
     Connection,
     SessionType,
     queue_text,
@@ -74,6 +75,7 @@ from gnats.core.protocol.parser cimport (
     PARSE_CLOSED,
     PARSE_OK,
     PARSE_PUNT,
+    PARSE_TURN_OVER,
     ParserHandlers,
     parse,
     parse_size,
@@ -94,6 +96,7 @@ from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.runtime.timers cimport Timer, timer_clear
+from gnats.core.runtime.turn cimport Turn, turn_look
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.core.subjects.subtable cimport subtable_find
 from gnats.includes.atomics cimport load8, loadi64, store8, storei64
@@ -294,16 +297,15 @@ cdef class Client(Subscriber):
 
     cdef void feed(self, size_t direct, char *buf, size_t n) noexcept nogil:
         self.parser.trace = self.trace
-        begin_read(self)
+        begin_read(self, &self.parser.until)
         if (direct == 0 or payload_filled(&self.parser, direct) == PARSE_OK) and n:
             self.parse_bytes(buf, n)
         end_read(self)
 
     cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil:
-        """Parse. Keep the bytes behind a punted verb until the control plane has answered."""
-        if parse(&self.parser, buf, n) != PARSE_PUNT:
+        """Parse. Keep the bytes behind a punted verb until the control plane has answered, or until the next turn."""
+        if not self.keeps_rest(parse(&self.parser, buf, n)):
             return
-        self.paused |= UNANSWERED
         n -= self.parser.consumed
         if n == 0:
             return
@@ -316,14 +318,13 @@ cdef class Client(Subscriber):
         self.pre_at = 0
 
     cdef bint parse_kept(self) noexcept nogil:
-        """Parse the bytes that were kept, up to the next punted verb. Return whether there were any."""
+        """Parse the bytes that were kept, up to a punted verb or the end of the turn. Return whether there were any."""
         cdef char *pre = self.pre
         if pre == NULL:
             return False
         self.parser.trace = self.trace
-        begin_read(self)
-        if parse(&self.parser, pre + self.pre_at, self.pre_len - self.pre_at) == PARSE_PUNT:
-            self.paused |= UNANSWERED
+        begin_read(self, &self.parser.until)
+        if self.keeps_rest(parse(&self.parser, pre + self.pre_at, self.pre_len - self.pre_at)):
             self.pre_at += self.parser.consumed
         else:
             self.pre_at = self.pre_len
@@ -331,6 +332,16 @@ cdef class Client(Subscriber):
             self.pre = NULL
             free(pre)
         end_read(self)
+        return True
+
+    cdef bint keeps_rest(self, int parsed) noexcept nogil:
+        """Return whether the parser has stopped to go on later; `paused` says when."""
+        if parsed == PARSE_PUNT:
+            self.paused |= UNANSWERED
+        elif parsed == PARSE_TURN_OVER:
+            self.paused |= UNFINISHED
+        else:
+            return False
         return True
 
     cdef void take_requests(self, uint32_t ctl) noexcept nogil:
@@ -649,6 +660,12 @@ cdef int violation(void *owner, int code, int64_t b, const char *data, size_t n)
     return (<Client> owner).violation(code, b, data, n)
 
 
+cdef bint turn_over(void *owner) noexcept nogil:
+    cdef Turn *turn = &(<Client> owner).ps.turn
+    turn_look(turn)
+    return turn.over
+
+
 cdef void trace_in_op(void *owner, const char *op, const char *arg, size_t n) noexcept nogil:
     (<Client> owner).trace_line(TRACE_IN, op, strlen(op), arg, n)
 
@@ -665,4 +682,5 @@ VERBS.process_invalid_publish_subject = process_invalid_publish_subject
 VERBS.auth_violation = auth_violation
 VERBS.violation = violation
 VERBS.process_account_sub = NULL
+VERBS.turn_over = turn_over
 VERBS.trace_in_op = trace_in_op

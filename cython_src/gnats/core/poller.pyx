@@ -25,6 +25,7 @@ from gnats.core.runtime.inbox cimport Inbox
 from gnats.core.runtime.quiesce cimport qs_offline, qs_online, qs_reclaim, qs_register, qs_unregister
 from gnats.core.runtime.state cimport MAX_POLLERS, ServerState
 from gnats.core.runtime.timers cimport Timer, timer_expired, timers_free, timers_next
+from gnats.core.runtime.turn cimport TURN
 from gnats.core.subjects.match_cache cimport results_free
 from gnats.includes.atomics cimport (
     bump64,
@@ -77,7 +78,7 @@ cdef enum:
     SHORT = 120000             # ns of a short wait; a virtual machine needs a third of it to wake a core
     LINGER = 60000             # ns to look for events without sleeping
     REMOVING = 1000000         # ns of a round for removing subscriptions of closed connections
-    TURN = 1000000             # ns until the control loop has its turn
+    LOOP_TURN = 1000000        # ns until the control loop has its turn
     THREAD_NAME = 16           # bytes that the kernel keeps, the final NUL included
 
 
@@ -105,6 +106,7 @@ cdef class Poller(PollerBase):
         self.lingers = len(sched_getaffinity(0)) > 1 and not clock_is_held()
         self.ps.rng = <uint64_t> stopwatch_ns() * 2 + 1
         self.ps.now = monotonic_ns()
+        self.ps.cache.turn = &self.ps.turn
         self.ps.rbuf_len = READ_BUFFER
         self.ps.rbuf = <char *> malloc(READ_BUFFER)
         if self.ps.rbuf == NULL:
@@ -146,7 +148,7 @@ cdef class Poller(PollerBase):
             while more >= 0:
                 if self.ps.dirty != NULL:
                     more = self.once(0)    # do not let queues that wait for more input wait for the loop
-                elif (self.ps.solo and n > 0 and self.woke - begin < TURN and not pollstate_busy(&self.ps)
+                elif (self.ps.solo and n > 0 and self.woke - begin < LOOP_TURN and not pollstate_busy(&self.ps)
                         and load64(&(<Inbox> self.ps.inbox).queued) == 0):
                     more = self.linger()
                     if more == 0:
@@ -288,6 +290,8 @@ cdef class Poller(PollerBase):
         cdef bint signalled = False, timed = False
         # Do not sleep while connections wait to be flushed: they wait only as long as there is more input.
         cdef bint busy = ps.dirty != NULL or pollstate_busy(ps)
+        cdef void *last = ps.waiting_last if ps.waiting != NULL else NULL
+        cdef int64_t begin = 0 if last == NULL else stopwatch_ns()
         n = epoll_wait(ps.epfd, events, MAX_EVENTS, 0 if busy else timeout_ms)
         if n < 0 and errno != EINTR:
             return -errno
@@ -313,6 +317,8 @@ cdef class Poller(PollerBase):
             if unlikely(clock_is_held()):
                 ps.now = round_of_timers()
             self.expire_timers()
+        if unlikely(last != NULL):
+            self.give_turns(last, begin)
         end_batch(ps)
         if unlikely(ps.leaving != NULL):
             self.remove_closed_subs()
@@ -321,6 +327,17 @@ cdef class Poller(PollerBase):
         qs_offline(&ps.qs)
         qs_reclaim()
         return n
+
+    cdef void give_turns(self, void *last, int64_t begin) noexcept nogil:
+        # As much time for them as the others have just had.
+        cdef PollState *ps = &self.ps
+        cdef int64_t now = stopwatch_ns()
+        cdef int64_t end = now + max(now - begin, TURN)
+        cdef void *at = NULL
+        while at != last and now < end:
+            at = ps.waiting
+            take_turn(<Connection> at)
+            now = stopwatch_ns()
 
     cdef void drain_signals(self) noexcept nogil:
         cdef PollState *ps = &self.ps
@@ -369,6 +386,10 @@ cdef class Poller(PollerBase):
             now = stopwatch_ns()
         settle_departures()
         self.settling = stopwatch_ns() - now
+
+
+cdef void take_turn(Connection c) noexcept nogil:
+    c.take_turn()
 
 
 cdef void clear_signal(Connection c) noexcept nogil:

@@ -35,6 +35,7 @@ from gnats.core.routing.tracing cimport (
     set_trace_dest,
 )
 from gnats.core.runtime.slice cimport Slice
+from gnats.core.runtime.turn cimport turn_spend
 from gnats.core.subjects.match_cache cimport results_match
 from gnats.core.subjects.sublist cimport MatchResult, Subscription, sub_sid
 from gnats.includes.atomics cimport load8, unlikely
@@ -183,6 +184,7 @@ cdef void send_no_responders(Subscriber c, const Message *m) noexcept nogil:
     if r == NULL:
         c.out_of_memory(READ_ERROR)
         return
+    turn_spend(&c.ps.turn, r.visited)
     for i in range(r.npsubs):
         if r.psubs[i].client == <void *> c and not load8(&r.psubs[i].closed):
             s = r.psubs[i]

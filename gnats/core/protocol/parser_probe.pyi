@@ -2,6 +2,7 @@
 
 class ParserProbe:
     calls: list[tuple[object, ...]]
+    turns: list[int]
     def __init__(
         self,
         kind: int = 0,
@@ -12,6 +13,7 @@ class ParserProbe:
         max_payload: int = ...,
         max_control_line: int = ...,
         has_account: bool = True,
+        short_turns: bool = False,
     ) -> None: ...
     @property
     def state(self) -> int: ...

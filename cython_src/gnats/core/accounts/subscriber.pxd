@@ -9,6 +9,7 @@ from gnats.core.accounts.guard cimport Guard
 from gnats.core.auth.permissions cimport Permissions
 from gnats.core.net.connection cimport SESSION_CTL, Connection
 from gnats.core.runtime.inbox cimport inbox_reading
+from gnats.core.runtime.turn cimport turn_begin
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.core.subjects.subtable cimport SubTable
 from gnats.includes.atomics cimport bump64, storei64
@@ -54,15 +55,20 @@ cdef class Subscriber(Connection):
     cdef int stage_permissions(self, Permissions permissions) except -1
 
 
-# A session calls these before and after it handles the bytes of a read.
-cdef inline void begin_read(Subscriber c) noexcept nogil:
-    """Count what the read publishes, and charge the events that it causes to the connection."""
+# A session calls these before and after it handles the bytes of a read, or bytes that it has kept.
+cdef inline void begin_read(Subscriber c, size_t *until) noexcept nogil:
+    """Begin a turn. Count what is published in it, and charge the events that it causes to the connection.
+
+    `until` is set to 0 when the turn is over. Then handle the message in hand, and keep the rest.
+    """
+    turn_begin(&c.ps.turn, until)
     c.read_msgs = c.read_bytes = c.read_subs = 0
     inbox_reading(&c.source)
 
 
 cdef inline void end_read(Subscriber c) noexcept nogil:
     inbox_reading(NULL)
+    c.ps.turn.until = NULL
     if c.read_msgs:
         bump64(&c.in_msgs, c.read_msgs)
         bump64(&c.in_bytes, c.read_bytes)

@@ -50,6 +50,7 @@ cdef enum:
     STALLED = 1               # it publishes to a slow consumer: until stall_timer
     BEHIND = 2                # the control plane has too much of its work waiting: until CTL_GO_ON
     UNANSWERED = 4            # the session waits for the control plane's answer, until CTL_RESUME
+    UNFINISHED = 8            # a turn was over before all that was read was handled; the session keeps the rest
 
 cdef enum:
     # kinds of timers; a session numbers its own from SESSION_TIMERS on
@@ -75,12 +76,14 @@ cdef struct SessionType:
     void (*begin)(Connection c) noexcept nogil
     # Return where the first bytes of the next read should go, and their number in n[0]; 0: no preference.
     char *(*wants)(Connection c, size_t *n) noexcept nogil
-    # Handle a read: `direct` bytes are where wants() said, the n bytes that follow them at `buf`.
+    # Handle a read: `direct` bytes are where wants() said, the n bytes that follow them at `buf`. When the turn is over
+    # before their end, keep a copy of the rest and set UNFINISHED in `paused`.
     void (*feed)(Connection c, size_t direct, char *buf, size_t n) noexcept nogil
     # Do what other threads have requested of the session (bits from SESSION_CTL on); called after each signal, also
     # while the connection is closing.
     void (*on_control)(Connection c, uint32_t ctl) noexcept nogil
-    # The control plane has answered: parse the bytes that were kept meanwhile. Return whether there were any.
+    # Go on with the bytes that were kept: the control plane has answered, or another turn has begun. Return whether
+    # there were any.
     bint (*resume)(Connection c) noexcept nogil
     # Handle a timer of the session that has expired.
     void (*expired)(Connection c, Timer *t) noexcept nogil
@@ -136,9 +139,11 @@ cdef class Connection(Recorder):
     # `may_stall` it is never stalled, and its messages are not dropped instead: a link carries those of many clients.
     cdef int64_t stall_ns
     cdef uint8_t may_stall
-    cdef uint8_t paused           # STALLED | BEHIND | UNANSWERED
+    cdef uint8_t paused           # STALLED | BEHIND | UNANSWERED | UNFINISHED
     cdef void *stall_next         # in ps.stalled
     cdef void *stall_prev
+    cdef uint8_t waiting          # in ps.waiting, for another turn
+    cdef void *waiting_next
     cdef Timer write_timer, stall_timer
     cdef int64_t start_time, last_in   # monotonic ns; last_in: the last message, subscription or PING (atomic), or 0
     # messages, and bytes of header and payload; times it was stalled. Atomic, the owner writes
@@ -166,10 +171,12 @@ cdef class Connection(Recorder):
     # Handle EPOLL* events of the socket.
     cdef void on_events(self, uint32_t events) noexcept nogil
     cdef void on_timer(self, Timer *t) noexcept nogil
+    # Leave ps.waiting, whose first it is, and go on with what was read.
+    cdef void take_turn(self) noexcept nogil
     # Send queued bytes until the socket takes no more; watch for EPOLLOUT when some are left.
     cdef void flush_outbound(self) noexcept nogil
     cdef size_t unsent(self) noexcept nogil
-    # Watch for input again, unless it is still paused for another reason.
+    # Go on with what was read, or watch for input again, unless it is still paused for another reason.
     cdef void resume_reading(self) noexcept nogil
     cdef void post_closed(self) noexcept nogil
     cdef void leave_later(self) noexcept nogil     # put it into ps.leaving
@@ -193,6 +200,7 @@ cdef class Connection(Recorder):
     cdef void signal_owner(self) noexcept nogil
     cdef void set_interest(self, uint32_t events) noexcept nogil
     cdef void read_loop(self) noexcept nogil
+    cdef void input_handled(self) noexcept nogil   # pause, if the input that was handled gives a reason
     cdef void begin(self) noexcept nogil           # watch the socket, and begin the transport or the session
     cdef void begin_session(self) noexcept nogil   # unless it is closing
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil
@@ -204,6 +212,7 @@ cdef class Connection(Recorder):
     cdef void stall(self, Connection producer) noexcept nogil
     cdef void pause(self, int64_t ns) noexcept nogil   # stop reading for so many ns
     cdef void unpause(self) noexcept nogil
+    cdef void wait_for_turn(self) noexcept nogil       # join ps.waiting
     cdef void wait_for_control(self) noexcept nogil    # pause if too many of our events wait
     cdef void release_stalled(self) noexcept nogil
 

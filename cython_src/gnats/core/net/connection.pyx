@@ -248,7 +248,7 @@ cdef class Connection(Recorder):
         if ctl & CTL_RESUME and self.paused & UNANSWERED:
             self.paused &= ~<uint8_t> UNANSWERED
             if self.session.resume(self):
-                self.wait_for_control()
+                self.input_handled()
             self.resume_reading()
         if ctl & CTL_GO_ON and self.paused & BEHIND:
             self.paused &= ~<uint8_t> BEHIND
@@ -310,9 +310,13 @@ cdef class Connection(Recorder):
             self.read_loop()
 
     cdef void resume_reading(self) noexcept nogil:
-        if load8(&self.closing) or self.paused:
+        if load8(&self.closing):
             return
-        if unlikely(self.transport.ended):
+        if self.paused == UNFINISHED:
+            self.wait_for_turn()
+        elif self.paused:
+            return
+        elif unlikely(self.transport.ended):
             self.close_connection_nogil(self.transport.ended)
         else:
             self.set_interest(self.interest | EPOLLIN)
@@ -367,16 +371,49 @@ cdef class Connection(Recorder):
         if want > got:
             want = got
         self.session.feed(self, want, ps.rbuf, got - want)
+        self.input_handled()
+        if unlikely(self.paused or self.transport.ended):
+            self.resume_reading()
+
+    cdef void input_handled(self) noexcept nogil:
         if load8(&self.closing):
             return
+        if unlikely(self.paused & UNFINISHED):
+            self.ps.more = 1
         self.wait_for_control()
-        if self.stall_ns:
+        if self.stall_ns and not self.paused & STALLED:
             if self.stall_ns >= STALL_REPORT:
                 self.log(LOG_PRODUCER_STALLED, self.stall_ns, NULL, 0)
             self.pause(self.stall_ns)
             self.stall_ns = 0
-        elif unlikely(self.transport.ended):
-            self.resume_reading()
+
+    cdef void wait_for_turn(self) noexcept nogil:
+        cdef PollState *ps = self.ps
+        if self.waiting:
+            return
+        self.waiting = 1
+        self.waiting_next = NULL
+        if ps.waiting == NULL:
+            ps.waiting = <void *> self
+        else:
+            set_waiting_next(<Connection> ps.waiting_last, <void *> self)
+        ps.waiting_last = <void *> self
+
+    cdef void take_turn(self) noexcept nogil:
+        self.waiting = 0
+        self.ps.waiting = self.waiting_next
+        if self.torn:
+            self.post_closed()
+            return
+        if load8(&self.closing) or self.paused != UNFINISHED:
+            return
+        self.paused = 0
+        self.ps.epoch += 1
+        self.ps.now = monotonic_ns()
+        self.set_trace_level()
+        self.session.resume(self)
+        self.input_handled()
+        self.resume_reading()
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -645,7 +682,7 @@ cdef class Connection(Recorder):
         cdef bint now
         cdef Event *ev
         pthread_mutex_lock(&self.ps.lock)
-        now = self.torn == 1 and not self.sig_queued and not self.dirty and not self.leaving
+        now = self.torn == 1 and not self.sig_queued and not self.dirty and not self.leaving and not self.waiting
         if now:
             self.torn = 2
         pthread_mutex_unlock(&self.ps.lock)
@@ -689,6 +726,10 @@ cdef void set_stall_prev(Connection c, void *prev) noexcept nogil:
 
 cdef void set_leaving_next(Connection c, void *following) noexcept nogil:
     c.leaving_next = following
+
+
+cdef void set_waiting_next(Connection c, void *following) noexcept nogil:
+    c.waiting_next = following
 
 
 cdef void set_stall_next(Connection c, void *following) noexcept nogil:

@@ -12,6 +12,7 @@ from gnats.core.runtime.inbox cimport Inbox
 from gnats.core.runtime.quiesce cimport QsParticipant
 from gnats.core.runtime.state cimport MAX_POLLERS, ServerState
 from gnats.core.runtime.timers cimport TimerHeap
+from gnats.core.runtime.turn cimport Turn
 from gnats.core.subjects.match_cache cimport ResultCache
 from gnats.includes.layout cimport static_assert
 from gnats.includes.pthread cimport pthread_mutex_t
@@ -60,6 +61,10 @@ cdef struct PollState:
     uint64_t handing        # the places of `handoffs` that have messages
     void (*hand_over)(PollState *ps) noexcept nogil   # empties them; set when `handing` is not 0
     void *stalled           # paused producers, chained by stall_next
+    Turn turn               # of the connection whose input is being handled, or of the end of the batch
+    # connections with input that was read and is still to be handled, chained by waiting_next: oldest first
+    void *waiting
+    void *waiting_last
     # closed connections whose subscriptions are still being removed, chained by leaving_next
     void *leaving
     void *leaving_last
@@ -103,7 +108,7 @@ cdef inline uint64_t poller_bit(const PollState *p) noexcept nogil:
 
 cdef inline bint pollstate_busy(PollState *p) noexcept nogil:
     """Return whether there is work that must not wait for the next event."""
-    return p.js_ready != NULL or p.js_dirty != NULL or p.leaving != NULL
+    return p.js_ready != NULL or p.js_dirty != NULL or p.leaving != NULL or p.waiting != NULL
 
 
 cdef inline void hand_over_first(PollState *p) noexcept nogil:

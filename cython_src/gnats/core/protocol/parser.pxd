@@ -14,6 +14,7 @@ from gnats.core.runtime.slice cimport Slice
 cdef enum:
     PARSE_OK = 0
     PARSE_PUNT = 1       # a verb went to the control plane: stop after `consumed` bytes
+    PARSE_TURN_OVER = 2  # other connections have their turn: stop after `consumed` bytes
     PARSE_CLOSED = -1    # the connection is closed or closing: stop
 
 # Codes for violation(); gnats.connection.log_lines has their texts.
@@ -72,6 +73,8 @@ cdef struct ParserHandlers:
     int (*process_invalid_publish_subject)(void *owner) noexcept nogil
     int (*auth_violation)(void *owner) noexcept nogil
     int (*violation)(void *owner, int code, int64_t b, const char *data, size_t n) noexcept nogil
+    # Asked between two verbs, when parsing has come to `until`: stop here?
+    bint (*turn_over)(void *owner) noexcept nogil
     # With `trace` set: a line has come.
     void (*trace_in_op)(void *owner, const char *op, const char *arg, size_t n) noexcept nogil
 
@@ -88,7 +91,8 @@ cdef struct Parser:
     int32_t max_control_line
     const ParserHandlers *on
     void *owner
-    size_t consumed          # after PARSE_PUNT
+    size_t consumed          # after PARSE_PUNT and PARSE_TURN_OVER
+    size_t until             # ask turn_over() behind so many bytes; handlers set 0, to be asked soon
     PubArg pa
     Slice rest               # what was read behind the current line
     # a line, and a payload, that are split over reads
@@ -103,7 +107,8 @@ cdef struct Parser:
 cdef void parser_init(Parser *parser, uint8_t kind, const ParserHandlers *on, void *owner) noexcept nogil
 cdef void parser_free(Parser *parser) noexcept nogil
 # Parse n bytes. PARSE_OK: all are parsed; PARSE_PUNT: go on behind `consumed` of them when the control plane has
-# answered; PARSE_CLOSED: parse nothing more.
+# answered; PARSE_TURN_OVER: go on behind them, of which there are more than 0, when other connections have had their
+# turn; PARSE_CLOSED: parse nothing more.
 cdef int parse(Parser *parser, char *buf, size_t n) noexcept nogil
 # Return where the rest of a payload that is split over reads goes, and its length in n[0]; 0 when there is none.
 cdef inline char *parser_wants(Parser *parser, size_t *n) noexcept nogil:

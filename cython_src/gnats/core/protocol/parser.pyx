@@ -11,6 +11,7 @@ from libc.string cimport memchr, memcpy, memset
 from gnats.core.net.shared cimport shared_drop, shared_new
 from gnats.core.runtime.kinds cimport CLIENT, GATEWAY, LEAF, ROUTER
 from gnats.core.subjects.subject cimport is_valid_literal_subject
+from gnats.includes.atomics cimport unlikely
 
 cdef enum:
     OP_START, OP_PLUS, OP_PLUS_O, OP_PLUS_OK, OP_MINUS, OP_MINUS_E, OP_MINUS_ER, OP_MINUS_ERR, OP_MINUS_ERR_SPC,
@@ -51,6 +52,7 @@ cdef extern from * nogil:
 cdef enum:
     LOOK_AHEAD = 64       # bytes that separators() reads
     NO_STATE = 255
+    STRETCH = 8192        # bytes to parse before turn_over() is asked
     MAX_CLIENT_ARGS = 5   # one more than any verb of a client takes
 
 # How a state handles its next byte.
@@ -167,11 +169,20 @@ cdef void parser_free(Parser *parser) noexcept nogil:
     parser.arg_len = parser.arg_cap = parser.msg_len = 0
 
 
+cdef bint is_turn_over(Parser *parser, size_t at) noexcept nogil:
+    if parser.on.turn_over(parser.owner):
+        parser.consumed = at
+        return True
+    parser.until = at + STRETCH
+    return False
+
+
 cdef int parse(Parser *parser, char *buf, size_t n) noexcept nogil:
     cdef size_t i = 0
     cdef uint8_t b, following, how
     cdef char *nl
     cdef int rc
+    parser.until = STRETCH
     while i < n:
         how = HOW[parser.state]
         if how == BY_TABLE:
@@ -182,7 +193,11 @@ cdef int parse(Parser *parser, char *buf, size_t n) noexcept nogil:
                     if rc < 0:
                         return rc
                     if rc > 0:
+                        if unlikely(i >= parser.until) and i < n and is_turn_over(parser, i):
+                            return PARSE_TURN_OVER
                         continue
+                if i and i >= parser.until and is_turn_over(parser, i):
+                    return PARSE_TURN_OVER
                 parser.op = b
                 if parser.auth_set and (b | 0x20) != c'c':
                     return parser.on.auth_violation(parser.owner)

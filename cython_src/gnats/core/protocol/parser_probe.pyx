@@ -8,6 +8,7 @@ from gnats.core.protocol.parser cimport (
     PARSE_CLOSED,
     PARSE_OK,
     PARSE_PUNT,
+    PARSE_TURN_OVER,
     Parser,
     ParserHandlers,
     PubArg,
@@ -31,15 +32,17 @@ cdef class ParserProbe:
     """A parser; `calls` are tuples of a handler's name and its arguments.
 
     `kind` is a connection kind (gnats.core.runtime.kinds). A CONNECT or INFO stops the parser, as in a connection;
-    feed() then goes on with the rest.
+    feed() then goes on with the rest. With `short_turns`, each message ends a turn.
     """
 
     cdef Parser parser
+    cdef bint short_turns
     cdef readonly list calls
+    cdef readonly list turns      # bytes parsed in each turn that has ended
 
     def __init__(
         self, int kind=0, *, bint headers=True, bint auth=False, bint pedantic=False, int max_payload=MAX_PAYLOAD_SIZE,
-        int max_control_line=MAX_CONTROL_LINE_SIZE, bint has_account=True,
+        int max_control_line=MAX_CONTROL_LINE_SIZE, bint has_account=True, bint short_turns=False,
     ):
         parser_init(&self.parser, kind, &RECORDED, <void *> self)
         self.parser.headers = headers
@@ -48,7 +51,9 @@ cdef class ParserProbe:
         self.parser.max_payload = max_payload
         self.parser.max_control_line = max_control_line
         self.parser.has_account = has_account
+        self.short_turns = short_turns
         self.calls = []
+        self.turns = []
 
     def __dealloc__(self):
         parser_free(&self.parser)
@@ -69,7 +74,10 @@ cdef class ParserProbe:
         with nogil:
             while at < n or rc == PARSE_PUNT:
                 rc = parse(&self.parser, buf + at, n - at)
-                if rc != PARSE_PUNT:
+                if rc == PARSE_TURN_OVER:
+                    with gil:
+                        self.turns.append(self.parser.consumed)
+                elif rc != PARSE_PUNT:
                     break
                 at += self.parser.consumed
                 if at == n:
@@ -87,6 +95,7 @@ cdef int record(void *owner, const char *name, const char *arg, size_t n, int rc
 cdef int process_inbound_msg(void *owner) noexcept nogil:
     with gil:
         record_msg(<ParserProbe> owner)
+    end_turn(<ParserProbe> owner)
     return PARSE_OK
 
 
@@ -152,6 +161,15 @@ cdef int violation(void *owner, int code, int64_t b, const char *data, size_t n)
     return PARSE_CLOSED
 
 
+cdef void end_turn(ParserProbe probe) noexcept nogil:
+    if probe.short_turns:
+        probe.parser.until = 0
+
+
+cdef bint turn_over(void *owner) noexcept nogil:
+    return (<ParserProbe> owner).short_turns
+
+
 cdef void trace_in_op(void *owner, const char *op, const char *arg, size_t n) noexcept nogil:
     pass   # a probe does not trace
 
@@ -168,4 +186,5 @@ RECORDED.process_err = process_err
 RECORDED.process_invalid_publish_subject = process_invalid_publish_subject
 RECORDED.auth_violation = auth_violation
 RECORDED.violation = violation
+RECORDED.turn_over = turn_over
 RECORDED.trace_in_op = trace_in_op

@@ -46,6 +46,7 @@ from gnats.core.runtime.inbox cimport (
 )
 from gnats.core.runtime.kinds cimport JETSTREAM
 from gnats.core.runtime.slice cimport Slice
+from gnats.core.runtime.turn cimport turn_spend
 from gnats.core.subjects.sublist cimport (
     SUB_NATIVE,
     SUB_SHADOW,
@@ -63,6 +64,8 @@ from gnats.includes.text cimport put
 
 cdef enum:
     FEW_LAST = 16      # native subscribers that fit on the stack
+    NATIVE_COST = 16   # units of a turn that one of them takes
+    FEW_BYTES = 256    # bytes of a result with subscribers so few that their cost does not count
 
 
 # Native subscribers of a message, and shadows of such: they come last.
@@ -129,7 +132,10 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
     if delivered:
         bump64(&m.ps.out_msgs, delivered)
         bump64(&m.ps.out_bytes, delivered * m.n)
+    if unlikely(r.nbytes > FEW_BYTES):
+        turn_spend(&m.ps.turn, r.nbytes // sizeof(Subscription *))
     if unlikely(last.n != 0):
+        turn_spend(&m.ps.turn, last.n * NATIVE_COST)
         # Last, since these functions may publish: that may replace the match result and the poller's scratch memory.
         for i in range(last.n):
             s = last.subs[i]

@@ -7,6 +7,7 @@ is cached when it comes for the second time. Only the owning poller touches the 
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 from gnats.core.runtime.doorkeeper cimport Door
+from gnats.core.runtime.turn cimport Turn
 from gnats.core.subjects.subject cimport same_bytes
 from gnats.core.subjects.sublist cimport MatchResult, Sublist, sl_generation_at
 
@@ -30,6 +31,7 @@ cdef struct ResultCache:
     CacheEntry *last      # the last entry found: publishers repeat themselves
     MatchResult *passing  # result for the last subject that was not cached
     Door door
+    Turn *turn           # the poller's, for which matching is work
     uint64_t hits, misses  # atomic, the owner writes
 
 

@@ -6,6 +6,7 @@ from libc.string cimport memcpy
 
 from gnats.core.runtime.doorkeeper cimport door_known
 from gnats.core.runtime.hash_table cimport as_chained, as_chains, chains_add, chains_clear
+from gnats.core.runtime.turn cimport turn_spend
 from gnats.core.subjects.subject cimport hash_bytes, same_bytes
 from gnats.core.subjects.sublist cimport MatchResult, Sublist, sl_generation_at, sl_generation_slot
 from gnats.includes.atomics cimport bump64
@@ -41,6 +42,7 @@ cdef MatchResult *results_find(ResultCache *c, Sublist sl, const char *subject, 
     r = sl.match(subject, n)
     if r == NULL:
         return NULL
+    turn_spend(c.turn, r.visited)
     if e == NULL and not door_known(&c.door, hash):
         free(c.passing)
         c.passing = r

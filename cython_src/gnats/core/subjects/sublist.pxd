@@ -50,6 +50,7 @@ cdef struct MatchResult:
     # One malloc block: free() it once.
     uint32_t npsubs
     uint32_t nqgroups
+    uint32_t visited     # nodes of the trie that the match looked at: what it cost
     size_t nbytes        # size of the block
     Subscription **psubs
     QueueGroup *qgroups

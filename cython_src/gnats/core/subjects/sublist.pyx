@@ -172,6 +172,7 @@ cdef MatchResult *result_new(size_t npsubs, size_t nqgroups, size_t members) noe
         r.nbytes = n
         r.npsubs = 0
         r.nqgroups = 0
+        r.visited = 0
         r.qgroups = <QueueGroup *>(r + 1)
         r.psubs = <Subscription **>(r.qgroups + nqgroups)
     return r
@@ -689,6 +690,7 @@ cdef bint walk_begin(Sublist sl, Walk *w, const char *subject, size_t n) noexcep
     w.node = sl.root
     w.start = 0
     w.open = 0
+    w.visited = 0
     w.step = ARRIVE
     return not has_empty_token(subject, n)
 
@@ -707,6 +709,7 @@ cdef MatchResult *match_locked(Sublist sl, const char *subject, size_t n) noexce
     if not found.no_memory:
         r = result_of(&found)
     if r != NULL:
+        r.visited = walk.visited
         add64(&sl.num_results, r.npsubs + r.nqgroups)
         if r.npsubs + r.nqgroups > load64(&sl.max_fanout):
             store64(&sl.max_fanout, r.npsubs + r.nqgroups)

@@ -386,6 +386,7 @@ cdef struct Walk:
     size_t start     # start of the first token below `node`; n + 1 at the end of the subject
     uint32_t open    # nodes from the root to `node` whose `*` child is still to be tried
     int step         # what to do next at `node`
+    uint32_t visited # nodes entered
 
 
 cdef inline bint has_empty_token(const char *subject, size_t n) noexcept nogil:
@@ -410,6 +411,7 @@ cdef inline Node *walk_next(Walk *w) noexcept nogil:
     while True:
         node = w.node
         if w.step == ARRIVE:
+            w.visited += 1
             if w.start > w.n:
                 w.step = GO_UP
                 if node.nsubs > 0 or node.below.groups != NULL:

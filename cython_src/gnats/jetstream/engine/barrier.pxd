@@ -42,6 +42,7 @@ cdef struct Outbox:
     char *p
     size_t n
     size_t cap
+    size_t at            # what is before this place has been sent
 
 
 # Borrowed pointers.
@@ -89,6 +90,8 @@ cdef struct Local:
     int64_t wall         # ns since 1970
     SyncBatch *done      # back from the sync thread, oldest first; under commit.lock
     SyncBatch *done_last
+    SyncBatch *passing   # taken from `done`, oldest first: their answers are being sent
+    Outbox sending       # taken from `out`, and not sent yet when a turn was over
 
 
 cdef class StreamBase:
@@ -96,7 +99,7 @@ cdef class StreamBase:
     cdef Account account           # set once, with the GIL
     cdef Barrier barrier
     cdef int failed                # 0, or the -errno with which the store has failed; atomic, read by stream_failed()
-    cdef uint64_t refs             # how often Locals' `dirty` lists and SyncBatches name it; atomic
+    cdef uint64_t refs             # how often Locals (`dirty`, `sending`) and SyncBatches name it; atomic
     cdef uint8_t in_dirty[MAX_POLLERS]    # by poller: Local.dirty names it; each element is its poller's
 
     # Write what the store has buffered. Return 0, or -errno: then the stream has failed. No lock is held.
@@ -154,9 +157,12 @@ cdef bint run_again(Local *local, ConsumerBase o) noexcept nogil
 
 # -- for the engine --
 
-# At the end of a batch: flush the dirty streams, send what waited for that, give the rest to the sync thread.
-cdef void pass_flushed(Local *local) noexcept nogil
-# Send the answers that the sync thread has given back, and have their consumers run.
+# At the end of a batch: flush the dirty streams, give to the sync thread what waits for that, send the rest until the
+# turn is over. Return whether all that was there is sent.
+cdef bint pass_flushed(Local *local) noexcept nogil
+# Take what the sync thread has given back.
+cdef void take_synced(Local *local) noexcept nogil
+# Send the answers in it until the turn is over, and have the consumers run whose answers are sent.
 cdef void pass_synced(Local *local) noexcept nogil
 cdef void local_free(Local *local) noexcept nogil
 

@@ -2,13 +2,14 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memmove, memset
 
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.net.pollstate cimport PollState, poller_bit
 from gnats.core.publishing cimport send_internal_msg
 from gnats.core.routing.route cimport RouteOutcome
 from gnats.core.runtime.clock cimport realtime_ns
+from gnats.core.runtime.turn cimport turn_spend
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport (
     add64_seq,
@@ -42,6 +43,7 @@ from gnats.jetstream.engine.shortage cimport report_shortage
 
 cdef enum:
     OUTBOX_KEPT = 256 * 1024  # bytes of an outbox that stay allocated
+    SENDING = 16              # units of a turn that a message of an outbox takes
 
 
 # A message in an Outbox; subject, header and payload follow it.
@@ -214,56 +216,94 @@ cdef void *sync_loop(void *arg) noexcept nogil:
 
 # -- the end of a batch ------------------------------------------------------------------------------------------------
 
-cdef void pass_flushed(Local *local) noexcept nogil:
-    cdef uint32_t i, n = local.dirty.n
+cdef bint pass_flushed(Local *local) noexcept nogil:
+    cdef size_t i, n = local.dirty.n
     cdef bint unsynced = local.synced.n or local.held.n
+    cdef bint counted = local.sending.n != 0, sent
     for i in range(n):
         (<StreamBase> local.dirty.p[i]).in_dirty[local.ps.index] = 0
         (<StreamBase> local.dirty.p[i]).flush()
         unsynced |= load8(&(<StreamBase> local.dirty.p[i]).barrier.unsynced)
     if unlikely(unsynced):
         give_to_sync(local)
+    if not counted:
+        local.sending = local.out   # what is put into `out` from now on waits until this has left
+        memset(&local.out, 0, sizeof(Outbox))
+    sent = send_out(local.ps, &local.sending, False, counted)
+    if sent:
+        keep_memory(local)
+    elif not counted:
+        count_streams(&local.sending)
     for i in range(n):
         add64_seq(&(<StreamBase> local.dirty.p[i]).refs, <uint64_t> -1)
-    local.dirty.n = 0
-    if local.out.n:
-        send_out(local.ps, &local.out, False)
+    local.dirty.n -= n   # sending may have added others
+    if local.dirty.n:
+        memmove(local.dirty.p, local.dirty.p + n, local.dirty.n * sizeof(void *))
+    return sent
 
 
-cdef void send_out(PollState *ps, Outbox *out, bint stored) noexcept nogil:
-    """Publish and remove the messages of an outbox. Publishing may put new ones into it; they stay. A message of a
-    failed stream is dropped unless it is `anyway`, or `stored` says that a sync has covered what it is about."""
-    cdef Outbox taken = out[0]
+cdef void keep_memory(Local *local) noexcept nogil:
+    """Use the memory of `sending`, whose messages are sent, for the next ones."""
+    if local.out.p == NULL and local.sending.cap <= OUTBOX_KEPT:
+        local.sending.n = local.sending.at = 0
+        local.out = local.sending
+    else:
+        free(local.sending.p)
+    memset(&local.sending, 0, sizeof(Outbox))
+
+
+cdef void count_streams(const Outbox *out) noexcept nogil:
+    """Count each message that is still to be sent in the `refs` of its stream, which may be closed before that."""
+    cdef Outgoing *o
+    cdef size_t at = out.at
+    while at < out.n:
+        o = <Outgoing *> (out.p + at)
+        at += outgoing_size(o.subject_n + <size_t> o.hdr_n + o.msg_n)
+        add64_seq(&(<StreamBase> o.stream).refs, 1)
+
+
+cdef bint send_out(PollState *ps, Outbox *out, bint stored, bint counted) noexcept nogil:
+    """Publish the messages of an outbox until the turn is over. Return whether all are sent.
+
+    A message of a failed stream is dropped unless it is `anyway`, or `stored` says that a sync has covered what it is
+    about. `counted`: see count_streams().
+    """
     cdef Outgoing *o
     cdef char *p
-    cdef size_t at = 0
-    memset(out, 0, sizeof(Outbox))
-    while at < taken.n:
-        o = <Outgoing *> (taken.p + at)
+    while out.at < out.n:
+        if unlikely(ps.turn.over):
+            return False
+        o = <Outgoing *> (out.p + out.at)
         p = <char *> (o + 1)
-        at += outgoing_size(o.subject_n + <size_t> o.hdr_n + o.msg_n)
+        out.at += outgoing_size(o.subject_n + <size_t> o.hdr_n + o.msg_n)
+        turn_spend(&ps.turn, SENDING)
         if stored or o.anyway or not stream_failed(<StreamBase> o.stream):
             publish_now(
                 ps, <StreamBase> o.stream, p, o.subject_n, NULL, 0, NULL, 0, p + o.subject_n, o.hdr_n,
                 p + o.subject_n + o.hdr_n, o.msg_n)
-    if out.p == NULL and taken.cap <= OUTBOX_KEPT:
-        taken.n = 0
-        out[0] = taken
-    else:
-        free(taken.p)
+        if counted:
+            add64_seq(&(<StreamBase> o.stream).refs, <uint64_t> -1)
+    return True
+
+
+cdef void take_synced(Local *local) noexcept nogil:
+    cdef SyncBatch **last = &local.passing
+    while last[0] != NULL:
+        last = &last[0].next
+    pthread_mutex_lock(&local.commit.lock)
+    last[0] = local.done
+    local.done = local.done_last = NULL
+    pthread_mutex_unlock(&local.commit.lock)
 
 
 cdef void pass_synced(Local *local) noexcept nogil:
     cdef SyncBatch *batch
-    cdef SyncBatch *following
     cdef uint32_t i
-    pthread_mutex_lock(&local.commit.lock)
-    batch = local.done
-    local.done = local.done_last = NULL
-    pthread_mutex_unlock(&local.commit.lock)
-    while batch != NULL:
-        following = batch.next
-        send_out(local.ps, &batch.out, batch.stored)
+    while local.passing != NULL:
+        batch = local.passing
+        if not send_out(local.ps, &batch.out, batch.stored, False):
+            return
+        local.passing = batch.next
         for i in range(batch.held.n):
             run_later(local, <ConsumerBase> batch.held.p[i])
             add64_seq(&(<ConsumerBase> batch.held.p[i]).refs, <uint64_t> -1)
@@ -272,7 +312,6 @@ cdef void pass_synced(Local *local) noexcept nogil:
         free(batch.out.p)
         free(batch.held.p)
         free(batch)
-        batch = following
 
 
 # -- in a poller's own thread ------------------------------------------------------------------------------------------
@@ -389,6 +428,8 @@ cdef void local_free(Local *local) noexcept nogil:
     if local == NULL:
         return
     free_batches(local.done)
+    free_batches(local.passing)
+    free(local.sending.p)
     free(local.dirty.p)
     free(local.run.p)
     free(local.ready.p)

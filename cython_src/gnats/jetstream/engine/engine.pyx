@@ -1,7 +1,7 @@
 """JetStream's part of a server's pollers; see engine.pxd."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
+from libc.string cimport memcpy, memmove, memset
 
 from gnats.core.batch cimport end_batch
 from gnats.core.internal cimport InternalSubscriber
@@ -20,6 +20,8 @@ from gnats.core.runtime.timers cimport (
     timers_next,
     timers_reserve,
 )
+from gnats.core.runtime.turn cimport turn_begin, turn_spend
+from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport add64_seq, and64, bump64, exchange8, load64, load64_seq
 from gnats.includes.linux cimport (
     CLOCK_MONOTONIC,
@@ -48,12 +50,14 @@ from gnats.jetstream.engine.barrier cimport (
     local_free,
     pass_flushed,
     pass_synced,
+    take_synced,
 )
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase, consumer_run
 from gnats.jetstream.engine.longwork cimport Work, work_add, work_drop, work_run
 
 cdef enum:
     ROUNDS = 4               # of storing and delivering at the end of one batch: deliveries may store again
+    RUNNING = 128            # units of a turn that a consumer takes
     TIMERS_AT_ONCE = 256     # timers called before connections have their turn
 
 
@@ -260,25 +264,36 @@ cdef void js_hook(PollState *ps) noexcept nogil:
     cdef Local *local = <Local *> ps.js_local
     cdef int _
     if exchange8(&ps.js_signalled, 0):
-        pass_synced(local)
+        take_synced(local)
+    turn_begin(&ps.turn, NULL)
+    pass_synced(local)
     run_list(local, &local.ready, False)
+    turn_begin(&ps.turn, NULL)
     for _ in range(ROUNDS):
-        pass_flushed(local)
-        run_list(local, &local.run, True)
-        if local.dirty.n == 0 and local.out.n == 0 and local.run.n == 0:
+        if not pass_flushed(local):
             break
-    ps.js_dirty = <void *> local if local.dirty.n or local.out.n or local.run.n else NULL
+        run_list(local, &local.run, True)
+        if ps.turn.over or (local.dirty.n == 0 and local.out.n == 0 and local.run.n == 0):
+            break
+    if local.dirty.n or local.out.n or local.sending.n or local.run.n or local.passing != NULL:
+        ps.js_dirty = <void *> local
+    else:
+        ps.js_dirty = NULL
     work_run(&local.work, ps)
     ps.js_ready = <void *> local if local.ready.n or local.work.head != NULL else NULL
 
 
 cdef void run_list(Local *local, PtrList *waiting, bint marked) noexcept nogil:
+    """Run the consumers of a list until the turn is over. The others stay in it, before those that have joined it."""
     cdef PtrList taken = waiting[0]
-    cdef uint32_t i
+    cdef size_t i
     memset(waiting, 0, sizeof(PtrList))
     for i in range(taken.n):
+        if i and local.ps.turn.over and put_back(waiting, &taken, i):
+            return
         if marked:
             and64(&(<ConsumerBase> taken.p[i]).marked, ~poller_bit(local.ps))
+        turn_spend(&local.ps.turn, RUNNING)
         consumer_run(<ConsumerBase> taken.p[i], local.ps)
         add64_seq(&(<ConsumerBase> taken.p[i]).refs, <uint64_t> -1)
     if waiting.p == NULL:
@@ -286,6 +301,21 @@ cdef void run_list(Local *local, PtrList *waiting, bint marked) noexcept nogil:
         waiting[0] = taken
     else:
         free(taken.p)
+
+
+cdef bint put_back(PtrList *waiting, PtrList *taken, size_t first) noexcept nogil:
+    """Put those of `taken` from `first` on before those in `waiting`. False without memory."""
+    cdef size_t left = taken.n - first
+    while taken.cap < left + waiting.n:
+        if not array_grow(&taken.p, &taken.cap, 16, sizeof(void *)):
+            return False
+    memmove(taken.p, taken.p + first, left * sizeof(void *))
+    if waiting.n:
+        memcpy(taken.p + left, waiting.p, waiting.n * sizeof(void *))
+    taken.n = left + waiting.n
+    free(waiting.p)
+    waiting[0] = taken[0]
+    return True
 
 
 cdef bint queue_work(Local *local, Work *w, Source *causer) noexcept nogil:

@@ -233,3 +233,29 @@ def test_a_read_may_end_anywhere_behind_a_line(verb: bytes, length: int) -> None
     for end in (b"\r", b"\r\n", b"\n", b"\r\nx", b"\r\nx\r"):
         calls, alive = parse(verb + subject + sizes + end, headers=True)
         assert (calls, alive) == ([], True)
+
+
+STREAM = b"PUB a 1\r\n1\r\nPUB b 12\r\n123456789012\r\nSUB c 1\r\nHPUB d 12 13\r\nNATS/1.0\r\n\r\n4\r\nPING\r\nPUB e 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("cut", range(len(STREAM)))
+def test_turns_change_no_call(cut: int) -> None:
+    reads = STREAM[:cut], STREAM[cut:]
+    probe = ParserProbe(short_turns=True)
+    assert all(probe.feed(read) for read in reads)
+    assert probe.calls == parse(*reads)[0]
+
+
+def test_a_turn_ends_between_two_messages() -> None:
+    one = b"PUB a 100\r\n" + b"x" * 100 + b"\r\n"
+    probe = ParserProbe(short_turns=True)
+    assert probe.feed(one * 10)
+    assert probe.turns == [len(one)] * 9
+
+
+def test_a_turn_ends_behind_many_cheap_verbs() -> None:
+    probe = ParserProbe(short_turns=True)
+    assert probe.feed(b"PING\r\n" * 10_000)
+    assert len(probe.calls) == 10_000
+    assert len(probe.turns) == 60_000 // 8_196   # a whole number of PINGs from 8 KiB on
+    assert set(probe.turns) == {8_196}
