@@ -50,7 +50,7 @@ from gnats.jetstream.consumer.pending cimport (
 )
 from gnats.jetstream.consumer.pinning cimport PIN_N, unassign_pin
 from gnats.jetstream.consumer.redelivery cimport force_expire_pending
-from gnats.jetstream.consumer.removals cimport on_need_ack, on_purged, on_removed
+from gnats.jetstream.consumer.removals cimport on_count_off, on_need_ack, on_purged, on_removed
 from gnats.jetstream.consumer.requests cimport WaitingRequest, waitq_free
 from gnats.jetstream.consumer.send_queue cimport outq_ended, outq_status
 from gnats.jetstream.consumer.skiplist cimport skip_free
@@ -91,6 +91,7 @@ cdef ConsumerType CONSUMER
 CONSUMER.stored = on_stored
 CONSUMER.run = on_run
 CONSUMER.kick = on_kick
+CONSUMER.count_off = on_count_off
 CONSUMER.removed = on_removed
 CONSUMER.purged = on_purged
 CONSUMER.need_ack = on_need_ack
