@@ -7,7 +7,10 @@ their first bytes is followed as one, by the subject tree and by match_filters()
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t
 
-from gnats.store.index.stree cimport STreeFilter
+
+cdef struct STreeFilter:
+    const char *at           # a valid subject, wildcards allowed
+    size_t n
 
 
 cdef inline uint32_t rank_of(char c) noexcept nogil:

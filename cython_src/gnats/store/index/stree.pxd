@@ -10,6 +10,8 @@ be inserted or deleted; values may change.
 from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from gnats.store.index.filterorder cimport STreeFilter
+
 cdef enum:
     MAX_TREE_SUBJECT = 65535
     ARENA_CLASSES = 33       # size classes, in steps of 8 bytes; larger blocks come from malloc
@@ -49,11 +51,6 @@ cdef struct STree:
     size_t value_size        # bytes
     uint64_t subject_bytes   # sum of the lengths of all subjects
     Arena arena
-
-
-cdef struct STreeFilter:
-    const char *at           # a valid subject, wildcards allowed
-    size_t n
 
 
 cdef struct STreeState:
