@@ -23,8 +23,8 @@ from gnats.jetstream.consumer.consumerstate cimport (
     PRIORITY_PINNED,
     ConsumerState,
     kick,
-    notify,
     lowest_pending,
+    notify,
     num_pending,
     propose_of,
     update_delivered,
@@ -299,7 +299,7 @@ cdef bint look_ahead(ConsumerState o, PollState *ps, Lookahead *a, uint64_t most
 
 
 cdef void end_lookahead(ConsumerState o, const Lookahead *a, int64_t delivered) noexcept nogil:
-    """Count the delivered messages, and those that are not delivered and were removed meanwhile."""
+    """Count off the delivered messages, and those that were removed after they were looked up and are not delivered."""
     cdef StoreMsg sm
     cdef uint32_t i
     cdef int rc

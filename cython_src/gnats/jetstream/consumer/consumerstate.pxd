@@ -140,11 +140,11 @@ cdef class ConsumerState(ConsumerBase):
     cdef uint64_t counted_off          # the last removed message that was counted off
     cdef bint looks_ahead              # some messages are looked up and may be delivered: those below `ahead`
     cdef bint thinned                  # some message below `ahead` was removed while it was set
-    # -- changed under both locks; atomic --
+    # -- atomic --
     # The next message to look up. A removed message that is not below it is counted off at once: it cannot be pending.
-    # One that is below it was delivered, or is seen by end_lookahead().
+    # One that is below it was delivered, or is seen by end_lookahead(). Changed under both locks.
     cdef uint64_t ahead
-    cdef uint64_t low                  # no message below it is in `pending`, or will be
+    cdef uint64_t low                  # no message below it is in `pending`, or will be; changed under `lock`
     # -- delivery --
     cdef uint8_t busy, again           # a thread is in run(); run() was called since that thread last looked. Atomic
     cdef OutQ spare                    # the empty queue that `out` is exchanged for; of the busy thread

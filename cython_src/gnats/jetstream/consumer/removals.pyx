@@ -58,7 +58,7 @@ cdef inline bint count_off(ConsumerState o, uint64_t sseq, const char *subject, 
     if sseq < o.ahead:
         if o.looks_ahead:
             o.thinned = True
-        return sseq >= o.low
+        return sseq >= load64(&o.low)
     # A message that its own storing removes is counted off before it is counted.
     if sseq != o.counted_off and (n == 0 or filter_match(o.filter, subject, n)):
         o.npc -= 1
@@ -72,8 +72,9 @@ cdef void on_removed(ConsumerBase base, uint64_t sseq) noexcept nogil:
 
 cdef void removed(ConsumerState o, uint64_t sseq) noexcept nogil:
     cdef DeliveredMsg *e
+    cdef uint64_t low
     cdef bint signal = False
-    # A removed message is not looked up any more: where these move on, it stays outside.
+    # Both may have moved since count_off(), but only past a message that is not pending: it is not looked up again.
     if sseq < load64(&o.low) or sseq >= load64(&o.ahead):
         return
     pthread_mutex_lock(&o.lock)
@@ -83,10 +84,9 @@ cdef void removed(ConsumerState o, uint64_t sseq) noexcept nogil:
             process_deleted(o, sseq, e.dseq, <uint64_t> max(e.rdc, <int64_t> 1), realtime_ns(), &signal)
         elif e != NULL:
             propose_of(o, OP_FORGOTTEN, sseq)
-        if lowest_pending(o) > o.low:
-            pthread_mutex_lock(&o.store.lock)
-            store64(&o.low, lowest_pending(o))
-            pthread_mutex_unlock(&o.store.lock)
+        low = lowest_pending(o)
+        if low > o.low:
+            store64(&o.low, low)
         if signal:
             kick(o)   # under the lock, so that a closed consumer is never kicked
     pthread_mutex_unlock(&o.lock)
