@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -276,6 +277,92 @@ def test_consumers_come_and_go_while_messages_do(js: NativeJs) -> None:
         name: left.get(subject.encode(), 0) if subject[-1:].isdigit() else sum(left.values())
         for name, subject in staying.items()
     }
+
+
+@pytest.mark.parametrize("others", [0, 40])
+@pytest.mark.parametrize("ack_policy", ["explicit", "none"])
+def test_removed_messages_are_counted_off(js: NativeJs, ack_policy: str, others: int) -> None:
+    """Consumers read what the stream is about to drop.
+
+    Each still counts what is left for it, and awaits no ack of a message that is gone.
+    """
+    js.create_stream("S", subjects=["s.>"], max_msgs=300, max_msgs_per_subject=50)
+    subjects = [f"s.{number}" for number in range(9)]
+    filters = {f"C{number}": subjects[number : number + 3] for number in range(6)} | {
+        "all": [],
+        "wild": ["s.*"],
+    }
+    for name in [*filters, *(f"idle{number}" for number in range(others))]:
+        js.create_consumer(
+            "S",
+            name,
+            durable_name=name,
+            ack_policy=ack_policy,
+            max_ack_pending=100_000,
+            ack_wait=600 * SECOND,
+            filter_subjects=filters.get(name, []),
+        )
+    done = threading.Event()
+    waiting: dict[str, set[int]] = {name: set() for name in filters}
+
+    def read(name: str, seed: int) -> None:
+        rng = random.Random(f"{name} {seed}")
+        with js.peer() as peer:
+            inbox = peer.inbox()
+            while not done.is_set():
+                n = rng.randrange(1, 30)
+                body = json.dumps({"batch": n, "expires": SECOND // 20}).encode()
+                peer.pub(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", body, inbox)
+                for _ in range(n):
+                    message = peer.msg()
+                    if message.status:
+                        break
+                    if ack_policy == "explicit":
+                        waiting[name].add(message.ack[1])
+                        if rng.random() < 0.7:
+                            peer.pub(message.reply, b"+ACK")
+                            waiting[name].remove(message.ack[1])
+            peer.flush()
+
+    def delete(seed: int) -> None:
+        rng = random.Random(seed)
+
+        def some(_: object) -> None:
+            state = js.streams["S"].state()
+            js.streams["S"].delete_msg(rng.randint(state.first_seq, state.last_seq + 1))
+
+        while not done.is_set():
+            js.call(some)
+
+    def write(part: int) -> None:
+        while not done.is_set():
+            for subject in subjects[part::3]:
+                produce(js, subject, 40)
+
+    crew = Crew()
+    for part in range(3):
+        crew.start(write, part)
+    for name in filters:
+        crew.start(read, name, 1)
+        crew.start(read, name, 2)
+    crew.start(delete, 1)
+    time.sleep(1.5)
+    done.set()
+    crew.join()
+    store = js.call(lambda _: js.streams["S"].store)
+    state = js.call(lambda _: store.state())
+    left: dict[int, str] = {}
+    message = store.get_next()
+    while message:
+        left[message[0]] = message[2].decode()
+        message = store.get_next((), message[0] + 1)
+    assert len(left) == state.msgs
+    for name in [*filters, *(f"idle{number}" for number in range(others))]:
+        info = js.consumer_info("S", name)
+        mine = filters.get(name, []) if name[0] == "C" else subjects
+        ahead = sum(seq > info["delivered"][1] and subject in mine for seq, subject in left.items())
+        assert info["num_pending"] == ahead, name
+        assert info["num_ack_pending"] == len(waiting.get(name, set()) & left.keys()), name
 
 
 @pytest.mark.parametrize("push", [False, True])

@@ -237,7 +237,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(pattern=st.sampled_from(FILTERS), other=st.sampled_from(FILTERS), data=st.data())
     def questions(self, pattern: bytes, other: bytes, data: st.DataObject) -> None:
         start = self.some(data)
-        chosen = [pattern] if data.draw(st.booleans()) else [pattern, other]
+        many = st.lists(st.sampled_from(FILTERS[1:]), min_size=3, max_size=9)
+        chosen = data.draw(st.one_of(st.sampled_from([[pattern], [pattern, other]]), many))
         own = sorted(s for s, m in self.model.items() if any(matches(p, m[1]) for p in chosen))
         ahead = [s for s in own if s >= start]
         behind = [s for s in own if s <= start]

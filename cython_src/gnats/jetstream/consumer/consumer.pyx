@@ -14,7 +14,7 @@ from gnats.core.messages.message cimport Message, NativeSub
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.const cimport MAX_PAYLOAD_SIZE
 from gnats.core.subjects.sublist cimport Subscription
-from gnats.includes.atomics cimport exchange8, load8, store8
+from gnats.includes.atomics cimport exchange8, load8, store8, store64
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
 from gnats.includes.units cimport MILLISECOND, SECOND
@@ -51,7 +51,7 @@ from gnats.jetstream.consumer.pending cimport (
 )
 from gnats.jetstream.consumer.pinning cimport PIN_N, unassign_pin
 from gnats.jetstream.consumer.redelivery cimport force_expire_pending
-from gnats.jetstream.consumer.removals cimport on_need_ack, on_purged, on_removed
+from gnats.jetstream.consumer.removals cimport on_count_off, on_need_ack, on_purged, on_removed
 from gnats.jetstream.consumer.requests cimport WaitingRequest, waitq_free
 from gnats.jetstream.consumer.send_queue cimport outq_ended, outq_status
 from gnats.jetstream.consumer.skiplist cimport skip_free
@@ -91,6 +91,7 @@ cdef ConsumerType CONSUMER
 CONSUMER.stored = on_stored
 CONSUMER.run = on_run
 CONSUMER.kick = on_kick
+CONSUMER.count_off = on_count_off
 CONSUMER.removed = on_removed
 CONSUMER.purged = on_purged
 CONSUMER.need_ack = on_need_ack
@@ -211,6 +212,7 @@ cdef class Consumer(ConsumerState):
         """
         cdef int64_t now = monotonic_ns(), wall = realtime_ns()
         names, v2 = self.names
+        store64(&self.ahead, self.sseq)   # what is removed below it may be pending, if the state was restored
         self.stream.add_consumer(self)
         if self.cfg.push:
             set_deliver_subject(self, self.config)

@@ -8,7 +8,7 @@ from libc.string cimport memcmp, memcpy
 from gnats.core.messages.headers cimport CRLF, LINE_END, begin_header, header_begin_size
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.routing.route cimport ROUTE_DELIVERED, RouteOutcome
-from gnats.includes.atomics cimport exchange8, fence, load8, store8, unlikely
+from gnats.includes.atomics cimport exchange8, fence, load8, store8, store64, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put, put_text
 from gnats.includes.times cimport time_after
@@ -23,6 +23,7 @@ from gnats.jetstream.consumer.consumerstate cimport (
     PRIORITY_PINNED,
     ConsumerState,
     kick,
+    lowest_pending,
     notify,
     num_pending,
     propose_of,
@@ -201,9 +202,7 @@ cdef int gather(ConsumerState o, PollState *ps, int64_t wall) noexcept nogil:
             break
         if ahead.at == ahead.n:
             if delivered:
-                pthread_mutex_lock(&o.store.lock)
-                o.npc -= delivered
-                pthread_mutex_unlock(&o.store.lock)
+                end_lookahead(o, &ahead, delivered)
                 delivered = 0
             if ahead.end or not look_ahead(o, ps, &ahead, SLICE_MSGS - n):
                 found = GATHER_WAIT
@@ -223,10 +222,8 @@ cdef int gather(ConsumerState o, PollState *ps, int64_t wall) noexcept nogil:
         delivered += 1
         n += 1
         bytes += sm.hdr_n + sm.msg_n
-    if delivered:
-        pthread_mutex_lock(&o.store.lock)
-        o.npc -= delivered
-        pthread_mutex_unlock(&o.store.lock)
+    if delivered or ahead.at < ahead.n:
+        end_lookahead(o, &ahead, delivered)
     if found == GATHER_WAIT:
         if o.pace.replay and o.sseq > o.pace.replay_end:
             o.pace.replay = False
@@ -292,10 +289,29 @@ cdef bint look_ahead(ConsumerState o, PollState *ps, Lookahead *a, uint64_t most
     if unlikely(rc == STORE_UNREADABLE and a.n == 0):
         o.held_until = ps.now + RETRY
     a.npc = num_pending(o)
+    o.looks_ahead = a.n != 0
+    store64(&o.ahead, a.msgs[a.n - 1].seq + 1 if a.n else o.sseq)
+    store64(&o.low, lowest_pending(o))
     pthread_mutex_unlock(&o.store.lock)
     if unlikely(waits) and not run_when_visible(local_of(ps), o.stream, o):
         o.held_until = ps.now + RETRY
     return a.n != 0
+
+
+cdef void end_lookahead(ConsumerState o, const Lookahead *a, int64_t delivered) noexcept nogil:
+    """Count off the delivered messages, and those that were removed after they were looked up and are not delivered."""
+    cdef StoreMsg sm
+    cdef uint32_t i
+    cdef int rc
+    pthread_mutex_lock(&o.store.lock)
+    o.npc -= delivered
+    if unlikely(o.thinned):
+        for i in range(a.at, a.n):
+            rc = o.store.load(a.msgs[i].seq, &sm)
+            o.npc -= rc == STORE_NOT_FOUND or rc == STORE_DELETED
+    o.looks_ahead = o.thinned = False
+    store64(&o.ahead, o.sseq)
+    pthread_mutex_unlock(&o.store.lock)
 
 
 cdef bint held_back(ConsumerState o, PollState *ps, const StoreMsg *sm) noexcept nogil:

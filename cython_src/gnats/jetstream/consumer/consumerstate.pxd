@@ -6,8 +6,8 @@ struct, and functions that take only that: Pending, WaitQueue, OutQ, FlowControl
 above, Consumer, has the calls of the control plane, which use all parts.
 
 Lock: `lock`, above the store's (docs/locks.md). It is never held while messages are delivered or published, or the
-stream is changed. `npc`, `npf` and `filter` are under the store's lock: a stream that stores a message counts it for
-each consumer that wants it, without the consumer's lock.
+stream is changed. `npc`, `npf` and `filter` are under the store's lock: a stream that stores or removes a message
+counts it for each consumer that wants it, without the consumer's lock.
 
 Times: `now` is monotonic, in ns, as PollState.now; `wall` is ns since 1970.
 """
@@ -21,7 +21,7 @@ from gnats.jetstream.consumer.acked cimport Acked
 from gnats.jetstream.consumer.consumerentry cimport ConsumerEntry, ConsumerOutcome, SeqPair
 from gnats.jetstream.consumer.flowcontrol cimport FlowControl
 from gnats.jetstream.consumer.pacing cimport Pace
-from gnats.jetstream.consumer.pending cimport Pending
+from gnats.jetstream.consumer.pending cimport DeliveredMsg, Pending, pending_first
 from gnats.jetstream.consumer.pinning cimport Pin
 from gnats.jetstream.consumer.requests cimport WaitQueue
 from gnats.jetstream.consumer.send_queue cimport OutQ
@@ -137,6 +137,14 @@ cdef class ConsumerState(ConsumerBase):
     # -- under the store's lock --
     cdef int64_t npc                   # messages that are still to be delivered
     cdef uint64_t npf                  # npc counts messages up to this sequence
+    cdef uint64_t counted_off          # the last removed message that was counted off
+    cdef bint looks_ahead              # some messages are looked up and may be delivered: those below `ahead`
+    cdef bint thinned                  # some message below `ahead` was removed while it was set
+    # -- atomic --
+    # The next message to look up. A removed message that is not below it is counted off at once: it cannot be pending.
+    # One that is below it was delivered, or is seen by end_lookahead(). Changed under both locks.
+    cdef uint64_t ahead
+    cdef uint64_t low                  # no message below it is in `pending`, or will be; changed under `lock`
     # -- delivery --
     cdef uint8_t busy, again           # a thread is in run(); run() was called since that thread last looked. Atomic
     cdef OutQ spare                    # the empty queue that `out` is exchanged for; of the busy thread
@@ -213,6 +221,14 @@ cdef void on_kick(ConsumerBase base) noexcept nogil
 cdef inline int64_t num_pending(ConsumerState o) noexcept nogil:
     """Return the number of messages still to be delivered. The store's lock is held."""
     return o.npc if o.npc > 0 else 0
+
+
+cdef inline uint64_t lowest_pending(ConsumerState o) noexcept nogil:
+    """The least sequence that is pending or may be next, or `low` where that takes a search. The lock is held."""
+    cdef const DeliveredMsg *e = pending_first(&o.pending)
+    if o.pending.nredelivered:
+        return o.low   # a message that had its deliveries may be below the first
+    return min(e.seq, o.sseq) if e != NULL else o.sseq
 
 
 cdef inline bint has_ack_wait(ConsumerState o) noexcept nogil:

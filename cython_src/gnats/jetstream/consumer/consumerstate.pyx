@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.runtime.inbox cimport Event, Inbox
-from gnats.includes.atomics cimport load8
+from gnats.includes.atomics cimport load8, store64
 from gnats.includes.pthread cimport (
     pthread_mutex_destroy,
     pthread_mutex_init,
@@ -136,6 +136,9 @@ cdef void stream_num_pending(ConsumerState o) noexcept nogil:
     pthread_mutex_lock(&o.store.lock)
     o.npc = <int64_t> o.store.num_pending(o.sseq, o.filter, o.cfg.last_per_subject)
     o.npf = o.store.last_seq
+    o.counted_off = 0   # where the stream lost its end, other messages get the sequences
+    store64(&o.ahead, o.sseq)
+    store64(&o.low, 0 if o.pending.nredelivered else lowest_pending(o))
     pthread_mutex_unlock(&o.store.lock)
 
 

@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.subjects.subject cimport subject_is_subset_match
+from gnats.includes.atomics cimport load64, store64
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.consumer.consumeracks cimport process_deleted
 from gnats.jetstream.consumer.consumerentry cimport OP_FORGOTTEN, OP_MOVED, OP_RESET
@@ -10,6 +11,7 @@ from gnats.jetstream.consumer.consumerstate cimport (
     POLICY_EXPLICIT,
     ConsumerState,
     kick,
+    lowest_pending,
     propose_of,
     propose_position,
     stream_num_pending,
@@ -48,26 +50,43 @@ cdef bint need_ack(ConsumerState o, uint64_t sseq, const char *subject, uint32_t
     return need
 
 
-cdef void on_removed(ConsumerBase base, uint64_t sseq, const char *subject, uint32_t n) noexcept nogil:
-    dec_stream_pending(<ConsumerState> base, sseq, subject, n)
+cdef bint on_count_off(ConsumerBase base, uint64_t sseq, const char *subject, uint32_t n) noexcept nogil:
+    return count_off(<ConsumerState> base, sseq, subject, n)
 
 
-cdef void dec_stream_pending(ConsumerState o, uint64_t sseq, const char *subject, uint32_t n) noexcept nogil:
+cdef inline bint count_off(ConsumerState o, uint64_t sseq, const char *subject, uint32_t n) noexcept nogil:
+    if sseq < o.ahead:
+        if o.looks_ahead:
+            o.thinned = True
+        return sseq >= load64(&o.low)
+    # A message that its own storing removes is counted off before it is counted.
+    if sseq != o.counted_off and (n == 0 or filter_match(o.filter, subject, n)):
+        o.npc -= 1
+        o.counted_off = sseq   # a message that passes several filters counts once
+    return False
+
+
+cdef void on_removed(ConsumerBase base, uint64_t sseq) noexcept nogil:
+    removed(<ConsumerState> base, sseq)
+
+
+cdef void removed(ConsumerState o, uint64_t sseq) noexcept nogil:
     cdef DeliveredMsg *e
-    cdef int64_t wall = realtime_ns(), rdc
+    cdef uint64_t low
     cdef bint signal = False
+    # Both may have moved since count_off(), but only past a message that is not pending: it is not looked up again.
+    if sseq < load64(&o.low) or sseq >= load64(&o.ahead):
+        return
     pthread_mutex_lock(&o.lock)
     if not o.closed:
-        if sseq >= o.sseq and filter_match(o.filter, subject, n):
-            pthread_mutex_lock(&o.store.lock)
-            o.npc -= 1
-            pthread_mutex_unlock(&o.store.lock)
         e = pending_find(&o.pending, sseq)
         if e != NULL and e.flags & PENDING:
-            rdc = max(e.rdc, <int64_t> 1)
-            process_deleted(o, sseq, e.dseq, <uint64_t> rdc, wall, &signal)
+            process_deleted(o, sseq, e.dseq, <uint64_t> max(e.rdc, <int64_t> 1), realtime_ns(), &signal)
         elif e != NULL:
             propose_of(o, OP_FORGOTTEN, sseq)
+        low = lowest_pending(o)
+        if low > o.low:
+            store64(&o.low, low)
         if signal:
             kick(o)   # under the lock, so that a closed consumer is never kicked
     pthread_mutex_unlock(&o.lock)

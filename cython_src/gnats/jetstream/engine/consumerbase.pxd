@@ -22,8 +22,11 @@ cdef struct ConsumerType:
     void (*run)(ConsumerBase o, PollState *ps) noexcept nogil
     # Have the control loop call run(). Any thread, with any lock held above the timers'. Needs no memory.
     void (*kick)(ConsumerBase o) noexcept nogil
-    # Note that a message was removed, other than by a purge (decStreamPending). No lock is held.
-    void (*removed)(ConsumerBase o, uint64_t seq, const char *subject, uint32_t n) noexcept nogil
+    # Count off a message that is removed, other than by a purge (decStreamPending). The store's lock is held. n == 0:
+    # it passes the filter. True: call removed() later, since the message may be pending.
+    bint (*count_off)(ConsumerBase o, uint64_t seq, const char *subject, uint32_t n) noexcept nogil
+    # Forget a removed message that may be pending. No lock is held.
+    void (*removed)(ConsumerBase o, uint64_t seq) noexcept nogil
     # Note that `subject` (n == 0: everything) was purged. The stream now has the sequences `first` to `last`;
     # subject_first is the first message left of the subject, 0 for none. Called with n == 0 also when the stream has
     # removed many messages otherwise. No lock is held.
@@ -56,8 +59,12 @@ cdef inline void consumer_kick(ConsumerBase o) noexcept nogil:
     o.type.kick(o)
 
 
-cdef inline void consumer_removed(ConsumerBase o, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
-    o.type.removed(o, seq, subject, n)
+cdef inline bint consumer_count_off(ConsumerBase o, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
+    return o.type.count_off(o, seq, subject, n)
+
+
+cdef inline void consumer_removed(ConsumerBase o, uint64_t seq) noexcept nogil:
+    o.type.removed(o, seq)
 
 
 cdef inline void consumer_purged(

@@ -64,6 +64,8 @@ cdef class ConsumerList:
     # deliver it, once the message may be seen.
     cdef void stored(self, Local *local, StreamBase stream, uint64_t seq, const char *subject,
                      uint32_t n) noexcept nogil
+    # Have each consumer that wants a message count it off, before it is removed. True: one of them may have it pending.
+    cdef bint count_off(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil
     # Return whether any consumer has a filter that the subject passes.
     cdef bint has_interest(self, const char *subject, uint32_t n) noexcept nogil
     # -- the thread is online --

@@ -9,7 +9,7 @@ from gnats.core.subjects.sublist cimport SL_NO_MEMORY, SUB_FURTHER, MatchResult,
 from gnats.includes.atomics cimport load_ptr_acquire, store_ptr_release, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.engine.barrier cimport Local, StreamBase, run_when_visible
-from gnats.jetstream.engine.consumerbase cimport ConsumerBase, consumer_kick, consumer_stored
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase, consumer_count_off, consumer_kick, consumer_stored
 from gnats.store.index.filter cimport Filter, filter_match
 from gnats.store.store cimport MsgStore
 
@@ -19,6 +19,12 @@ cdef struct Stored:
     Local *local
     void *stream             # borrowed StreamBase
     uint64_t seq
+
+
+# A message that is counted off.
+cdef struct Removed:
+    uint64_t seq
+    bint pending             # a consumer may have it pending
 
 
 cdef class ConsumerList:
@@ -184,6 +190,20 @@ cdef class ConsumerList:
             if filter_match((<ConsumerBase> all.few[i]).filter, subject, n):
                 count_one(&m, <ConsumerBase> all.few[i])
 
+    cdef bint count_off(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
+        cdef const ConsumerRoot *all = self.root
+        cdef Removed m
+        cdef uint32_t i
+        m.seq = seq
+        m.pending = False
+        if all != NULL and all.index != NULL:
+            (<Sublist> all.index).visit(subject, n, count_off_some, &m)
+        elif all != NULL:
+            for i in range(all.n):
+                if consumer_count_off(<ConsumerBase> all.few[i], seq, subject, n):
+                    m.pending = True
+        return m.pending
+
     cdef bint has_interest(self, const char *subject, uint32_t n) noexcept nogil:
         cdef const ConsumerRoot *all = self.root
         cdef uint32_t i
@@ -241,6 +261,14 @@ cdef void count_stored(void *arg, Subscription **subs, uint32_t n) noexcept nogi
     cdef uint32_t i
     for i in range(n):
         count_one(m, <ConsumerBase> subs[i].client)
+
+
+cdef void count_off_some(void *arg, Subscription **subs, uint32_t n) noexcept nogil:
+    cdef Removed *m = <Removed *> arg
+    cdef uint32_t i
+    for i in range(n):
+        if consumer_count_off(<ConsumerBase> subs[i].client, m.seq, NULL, 0):
+            m.pending = True
 
 
 cdef inline void count_one(const Stored *m, ConsumerBase o) noexcept nogil:

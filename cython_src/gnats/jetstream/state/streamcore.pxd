@@ -1,7 +1,8 @@
 """The state of a stream (stream.go): its settings, store and consumers, and the steps around each change of the store.
 
 Lock: the stream uses its store's lock, "the lock" below. Bracket each change of the store with enter() and leave().
-leave() counts the bytes that the stream now uses, unlocks, and only then notifies consumers of removed messages.
+leave() counts the bytes that the stream now uses, unlocks, and only then notifies consumers of the removed messages that
+they may have delivered.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -38,8 +39,8 @@ cdef struct StreamSettings:
     int64_t marker_ttl           # TTL of subject delete markers, seconds; 0: no markers
 
 
-# Removals and purges of which leave() notifies the consumers. Each record: a sequence (0: the subject was purged), the
-# length of the subject, the subject.
+# Removals of messages that may be pending, and purges, of which leave() notifies the consumers. Each record: a sequence
+# (0: the subject was purged), the length of the subject, the subject.
 cdef struct Removals:
     char *p
     size_t n                     # bytes used

@@ -122,7 +122,7 @@ cdef class StreamCore(StreamBase):
                 self.notify_purged(<const char *> (r + 1), r.n)
             elif self.consumer_list.look_up(WITH_SUBJECT, <const char *> (r + 1), r.n, &c):
                 for i in range(c.n):
-                    consumer_removed(<ConsumerBase> concerned_at(&c, i), r.seq, <const char *> (r + 1), r.n)
+                    consumer_removed(<ConsumerBase> concerned_at(&c, i), r.seq)
                 concerned_free(&c)
             at += removal_size(r.n)
 
@@ -262,7 +262,8 @@ cdef void note_removed(
     if seq == 0:
         (<StreamCore> ctx).removals.many = 1
         return
-    add_removal(&(<StreamCore> ctx).removals, seq, subject, n)
+    if (<StreamCore> ctx).consumer_list.count_off(seq, subject, n):
+        add_removal(&(<StreamCore> ctx).removals, seq, subject, n)
 
 
 cdef void note_purged(StreamCore s, const char *subject, size_t n) noexcept nogil:

@@ -39,7 +39,7 @@ from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.state.headers cimport level_too_high, parse_time, put_time, with_header, with_number_header
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_AGAIN, STORE_OK, StoreMsg
-from gnats.store.index.filter cimport Filter
+from gnats.store.index.filter cimport Filter, sort_filters
 from gnats.store.index.stree cimport STreeFilter
 from gnats.store.queries cimport count_some, pending_known
 from gnats.store.reading cimport search_next, search_prev
@@ -211,7 +211,7 @@ cdef bint read_get(const char *text, size_t n, Get *get) noexcept nogil:
     cdef JsonValue item
     cdef JsonError err
     cdef size_t at = 0
-    cdef uint32_t count = 0
+    cdef uint32_t count = 0, i
     cdef char *p
     clear_get(get)
     if json_object(text, n, FIELD, MEMBERS, v, &err) != JSON_OK:
@@ -240,10 +240,12 @@ cdef bint read_get(const char *text, size_t n, Get *get) noexcept nogil:
         get.multi[get.nmulti].at = p
         get.multi[get.nmulti].n = json_unescape(item.p, item.n, p)
         p += get.multi[get.nmulti].n
-        get.wild[get.nmulti] = subject_has_wildcard(get.multi[get.nmulti].at, get.multi[get.nmulti].n)
         if get.multi[get.nmulti].n == 1 and get.multi[get.nmulti].at[0] == c'>':
             get.all = True
         get.nmulti += 1
+    sort_filters(get.multi, get.nmulti)
+    for i in range(get.nmulti):
+        get.wild[i] = subject_has_wildcard(get.multi[i].at, get.multi[i].n)
     get.seq = v[SEQ].u
     get.up_to_seq = v[UP_TO_SEQ].u
     get.batch = v[BATCH].i

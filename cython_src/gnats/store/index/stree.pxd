@@ -10,6 +10,8 @@ be inserted or deleted; values may change.
 from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from gnats.store.index.filterorder cimport STreeFilter
+
 cdef enum:
     MAX_TREE_SUBJECT = 65535
     ARENA_CLASSES = 33       # size classes, in steps of 8 bytes; larger blocks come from malloc
@@ -51,15 +53,11 @@ cdef struct STree:
     Arena arena
 
 
-cdef struct STreeFilter:
-    const char *at           # a valid subject, wildcards allowed
-    size_t n
-
-
 cdef struct STreeState:
-    # How far a filter matches the bytes on the way down.
-    uint32_t filter          # its index
-    uint32_t at              # 2 * (position in the filter + 1), and 1 more inside the token of a `*`
+    # How far some filters, which have the same bytes up to here, match the bytes on the way down.
+    uint32_t first, end      # filters[first:end]
+    uint32_t at              # 2 * (position in the filters + 1), and 1 more inside the token of a `*`
+    uint32_t done            # bytes of the current step that are behind it
 
 
 cdef struct STreeFrame:
@@ -106,8 +104,8 @@ cdef void *stree_insert(STree *t, const char *subject, size_t n, bint *was_there
 cdef bint stree_delete(STree *t, const char *subject, size_t n, void *value) noexcept nogil
 
 # Iterate over the subjects that match one of the filters (no filters: all), each once, in the order of their bytes.
-# stree_next() returns False after the last one; call stree_end() then. The filters must outlive the iterator; the
-# iterator must not move.
+# stree_next() returns False after the last one; call stree_end() then. Several filters must be in the order of
+# sort_filters() (gnats.store.index.filter). The filters must outlive the iterator; the iterator must not move.
 cdef void stree_iter(STreeIter *it, STree *t, const STreeFilter *filters, uint32_t n_filters) noexcept nogil
 cdef bint stree_next(STreeIter *it) noexcept nogil
 cdef void stree_end(STreeIter *it) noexcept nogil

@@ -5,6 +5,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy, memmove, memset
 
 from gnats.core.subjects.subject cimport same_bytes
+from gnats.store.index.filterorder cimport begins_token, find_stars, has_full, narrow, rank_at, rank_of
 
 cdef enum Kind:
     NODE_2 = 0
@@ -571,7 +572,7 @@ cdef inline uint32_t step(const STreeFilter *f, uint32_t at, char c) noexcept no
     i = (at >> 1) - 1
     if i >= f.n:
         return 0
-    if i == 0 or f.at[i - 1] == c'.':
+    if begins_token(f, i):
         if f.at[i] == c'*' and (i + 1 == f.n or f.at[i + 1] == c'.'):
             return at | 1 if c != c'.' else 0
         if f.at[i] == c'>' and i + 1 == f.n:
@@ -579,28 +580,65 @@ cdef inline uint32_t step(const STreeFilter *f, uint32_t at, char c) noexcept no
     return at + 2 if f.at[i] == c else 0
 
 
-cdef inline bint accepts(const STreeFilter *f, uint32_t at) noexcept nogil:
-    # Whether the filter matches a subject that ends here.
-    return at == FULL or (at >> 1) - 1 + (at & 1) == f.n
+cdef uint32_t step_all(STreeIter *it, STreeState *s, char c, uint32_t done) noexcept nogil:
+    """As step(), for the filters of a state, of which it keeps some. Where others go on with a `*` instead, add a state
+    for those, which have gone `done` bytes."""
+    cdef const STreeFilter *filters = it.filters
+    cdef size_t i = (s.at >> 1) - 1
+    cdef uint32_t star = s.first, star_end = s.end
+    if s.at & 1:
+        # inside the token of a `*`
+        if c != c'.':
+            return s.at
+        return <uint32_t> (i + 3) << 1 if narrow(filters, &s.first, &s.end, i + 1, rank_of(c'.')) else 0
+    if begins_token(&filters[s.first], i):
+        if has_full(filters, s.first, s.end, i):
+            return FULL
+        if c != c'.' and find_stars(filters, &star, &star_end, i):
+            if star == s.first and star_end == s.end:
+                return s.at | 1
+            if not more_states(it, 1):
+                return 0
+            it.states[it.n_states].first = star
+            it.states[it.n_states].end = star_end
+            it.states[it.n_states].at = s.at | 1
+            it.states[it.n_states].done = done
+            it.n_states += 1
+            if c == c'*':
+                s.first = star_end   # the filters that have a longer token
+    return s.at + 2 if narrow(filters, &s.first, &s.end, i, rank_of(c)) else 0
 
 
-cdef inline uint32_t run(const STreeFilter *f, uint32_t at, const char *p, size_t n) noexcept nogil:
-    cdef size_t i
-    for i in range(n):
-        at = step(f, at, p[i])
-        if at == 0 or at == FULL:
-            break
-    return at
+cdef inline bint accepts(const STreeIter *it, const STreeState *s) noexcept nogil:
+    # Whether one of the filters matches a subject that ends here: the first one, which is the shortest.
+    return s.at == FULL or (s.at >> 1) - 1 + (s.at & 1) == it.filters[s.first].n
 
 
-cdef int the_key(const STreeFilter *f, uint32_t at) noexcept nogil:
-    """Return the only key that can continue a match of the filter, or ANY_KEY."""
-    cdef uint32_t i = (at >> 1) - 1
-    if at & 1:
+cdef void run(STreeIter *it, uint32_t k, const char *p, size_t n) noexcept nogil:
+    """Advance the k-th state over those of n bytes that it has not seen."""
+    cdef STreeState s = it.states[k]   # step_all() may move the states
+    cdef size_t i = s.done
+    s.done = 0
+    while i < n and s.at != 0 and s.at != FULL:
+        if s.end - s.first == 1:
+            s.at = step(&it.filters[s.first], s.at, p[i])
+        else:
+            s.at = step_all(it, &s, p[i], <uint32_t> i + 1)
+        i += 1
+    it.states[k] = s
+
+
+cdef int the_key(const STreeIter *it, const STreeState *s) noexcept nogil:
+    """Return the only key that can continue a match of the state's filters, or ANY_KEY."""
+    cdef const STreeFilter *f = &it.filters[s.first]
+    cdef size_t i = (s.at >> 1) - 1
+    if s.at & 1:
+        return ANY_KEY
+    if s.end - s.first > 1 and rank_at(f, i) != rank_at(&it.filters[s.end - 1], i):
         return ANY_KEY
     if i == f.n:
         return END_KEY
-    if (f.at[i] == c'*' or f.at[i] == c'>') and (i == 0 or f.at[i - 1] == c'.'):
+    if (f.at[i] == c'*' or f.at[i] == c'>') and begins_token(f, i):
         # if the token is not a wildcard after all, step() rejects the other keys
         return ANY_KEY
     return <uint8_t> f.at[i]
@@ -643,19 +681,19 @@ cdef bint more_frames(STreeIter *it) noexcept nogil:
 
 cdef bint advance(STreeIter *it, uint32_t first, bint *all, const char *p, size_t n) noexcept nogil:
     """Advance the states from `first` on over n bytes and drop those that fail. False: none is left."""
-    cdef uint32_t i, kept = first, at
+    cdef uint32_t i = first, kept = first
     if all[0]:
         return True
-    for i in range(first, it.n_states):
-        at = run(&it.filters[it.states[i].filter], it.states[i].at, p, n)
-        if at == FULL:
+    while i < it.n_states:
+        run(it, i, p, n)   # may add states
+        if it.states[i].at == FULL:
             all[0] = True
             it.n_states = first
             return True
-        if at:
-            it.states[kept].filter = it.states[i].filter
-            it.states[kept].at = at
+        if it.states[i].at:
+            it.states[kept] = it.states[i]
             kept += 1
+        i += 1
     it.n_states = kept
     return kept > first
 
@@ -665,7 +703,7 @@ cdef bint any_accepts(const STreeIter *it, uint32_t first, bint all) noexcept no
     if all:
         return True
     for i in range(first, it.n_states):
-        if accepts(&it.filters[it.states[i].filter], it.states[i].at):
+        if accepts(it, &it.states[i]):
             return True
     return False
 
@@ -686,12 +724,11 @@ cdef bint enter(STreeIter *it, Node *node, uint32_t depth, uint32_t first, bint 
     frame.all = all
     frame.only = ANY_KEY
     if not all and frame.n == 1:
-        frame.only = <int16_t> the_key(&it.filters[it.states[first].filter], it.states[first].at)
+        frame.only = <int16_t> the_key(it, &it.states[first])
     return True
 
 
 cdef void stree_iter(STreeIter *it, STree *t, const STreeFilter *filters, uint32_t n_filters) noexcept nogil:
-    cdef uint32_t i
     it.tree = t
     it.filters = filters
     it.n_filters = n_filters
@@ -704,12 +741,12 @@ cdef void stree_iter(STreeIter *it, STree *t, const STreeFilter *filters, uint32
     it.states_room = NEAR_STATES
     if t.root == NULL:
         return
-    if not more_states(it, n_filters):
-        return
-    for i in range(n_filters):
-        it.states[i].filter = i
-        it.states[i].at = 2
-    it.n_states = n_filters
+    if n_filters:
+        it.states[0].first = 0
+        it.states[0].end = n_filters
+        it.states[0].at = 2
+        it.states[0].done = 0
+        it.n_states = 1
     if is_leaf(t.root):
         it.lone = t.root
     else:

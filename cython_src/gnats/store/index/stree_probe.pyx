@@ -3,6 +3,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 
+from gnats.store.index.filter cimport match_filters, sort_filters
 from gnats.store.index.stree cimport (
     MAX_TREE_SUBJECT,
     STree,
@@ -17,6 +18,26 @@ from gnats.store.index.stree cimport (
     stree_iter,
     stree_next,
 )
+
+
+cdef STreeFilter *sorted_filters(list filters) except NULL:
+    """Make an array, which names the bytes of the list's items."""
+    cdef STreeFilter *at = <STreeFilter *> malloc((len(filters) + 1) * sizeof(STreeFilter))
+    if at == NULL:
+        raise MemoryError
+    for i in range(len(filters)):
+        at[i].at = PyBytes_AS_STRING(filters[i])
+        at[i].n = len(filters[i])
+    sort_filters(at, len(filters))
+    return at
+
+
+def any_matches(list filters not None, bytes subject not None) -> bool:
+    """Return whether one of the filters matches a literal subject."""
+    cdef STreeFilter *at = sorted_filters(filters)
+    cdef bint matches = match_filters(at, 0, len(filters), 0, PyBytes_AS_STRING(subject), len(subject))
+    free(at)
+    return matches
 
 
 cdef class SubjectTree:
@@ -59,16 +80,9 @@ cdef class SubjectTree:
     def match(self, list filters not None) -> list[tuple[bytes, int]]:
         """Return (subject, value) of the subjects that match one of the filters (none: all), in order."""
         cdef STreeIter it
-        cdef STreeFilter *at = <STreeFilter *> malloc((len(filters) + 1) * sizeof(STreeFilter))
-        cdef bytes one
-        if at == NULL:
-            raise MemoryError
+        cdef STreeFilter *at = sorted_filters(filters)
         matched = []
         try:
-            for i in range(len(filters)):
-                one = filters[i]
-                at[i].at = PyBytes_AS_STRING(one)
-                at[i].n = len(one)
             stree_iter(&it, &self.tree, at, len(filters))
             while stree_next(&it):
                 matched.append((it.subject[:it.subject_n], (<uint64_t *> it.value)[0]))

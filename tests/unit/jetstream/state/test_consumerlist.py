@@ -222,3 +222,18 @@ def test_a_consumer_that_has_left_is_left_alone(js: NativeJs) -> None:
 
     assert js.call(close) == 0
     js.call(lambda _: js.streams.pop("gone"))
+
+
+@pytest.mark.parametrize("others", [0, 40])
+def test_a_sequence_that_a_second_message_gets_is_counted_off_again(js: NativeJs, others: int) -> None:
+    """A stream that takes messages back gives their sequences to later ones."""
+    name = f"back{others}"
+    js.create_stream(name, subjects=[f"{name}.>"], max_msgs_per_subject=1)
+    for number in range(others):
+        js.create_consumer(name, f"c{number}", durable_name=f"c{number}", filter_subject=f"{name}.{number}")
+    js.create_consumer(name, "C", durable_name="C", filter_subjects=[f"{name}.a", f"{name}.c"])
+    js.publish(f"{name}.b", f"{name}.a", f"{name}.a")
+    js.call(lambda _: js.streams[name].store.truncate_to(1))
+    for _ in range(2):
+        js.publish(f"{name}.c")
+        assert js.consumer_info(name, "C")["num_pending"] == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gnats.core.subjects.subject import literal_match
-from gnats.store.index.stree_probe import SubjectTree
+from gnats.store.index.stree_probe import SubjectTree, any_matches
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -94,6 +94,31 @@ def test_filters(subjects: set[bytes], filters: list[bytes]) -> None:
     assert [s for s, _ in tree.match(filters)] == sorted(s for s in subjects if matches(s, filters))
 
 
+BRANCHING = st.lists(
+    st.lists(st.sampled_from(["*", "*", "a", "ab", "b", "-", "*a", ">a"]), min_size=1, max_size=5),
+    min_size=1,
+    max_size=40,
+).map(lambda filters: [".".join(f).encode() for f in filters])
+"""Filters that have beginnings in common, of which a subject may match several at once."""
+
+
+@given(st.sets(SUBJECTS, max_size=60), BRANCHING, st.lists(FILTERS, max_size=3), st.randoms())
+@settings(max_examples=400)
+def test_filters_with_the_same_beginnings(
+    subjects: set[bytes], filters: list[bytes], others: list[bytes], order: random.Random
+) -> None:
+    tree = SubjectTree()
+    filters = [*filters, *others, *filters[:3]]
+    order.shuffle(filters)
+    subjects |= {f.replace(b"*", b"a").replace(b">", b"b.a") for f in filters}
+    subjects |= {f.replace(b"*", b"-") for f in filters if b">" not in f}
+    for i, subject in enumerate(sorted(subjects)):
+        tree.insert(subject, i)
+    assert [s for s, _ in tree.match(filters)] == sorted(s for s in subjects if matches(s, filters))
+    for subject in subjects:
+        assert any_matches(filters, subject) == matches(subject, filters)
+
+
 def test_nodes_grow_and_shrink() -> None:
     tree = SubjectTree()
     subjects = [b"n.%c" % i for i in range(256) if i != 46] + [b"n."]
@@ -130,6 +155,16 @@ def test_many_filters() -> None:
     filters = [b"orders.%d.*" % i for i in range(0, 2000, 7)] + [b"orders.*.old", b"orders.1.>", b"x.>"]
     expected = sorted([*range(0, 2000, 7), 1])
     assert sorted(v for _, v in tree.match(filters)) == expected
+    assert [i for i in range(10) if any_matches(filters, b"orders.%d.new" % i)] == [0, 1, 7]
+
+
+def test_no_more_filters_are_followed_than_differ() -> None:
+    tree = SubjectTree()
+    for i in range(20_000):
+        tree.insert(b"orders.%d.new" % i, i)
+    filters = [b"orders.*.old%d" % i for i in range(10_000)]
+    assert tree.match([*filters, b"orders.*.new"]) == tree.match([b"orders.>"])
+    assert tree.match(filters) == []
 
 
 @pytest.mark.parametrize("subject", [b"", bytes(65536)])
