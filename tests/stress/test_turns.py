@@ -1,4 +1,4 @@
-"""One connection's input does not keep the others waiting; it is handled completely and in order all the same."""
+"""Much input of one connection lets the others go on, and is handled completely and in order."""
 
 import itertools
 import re
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(300 * SCALE)
 
 HELLO = b'CONNECT {"verbose":false,"headers":true}\r\n'
 TOKENS = 9 if SANITIZED else 12
-"""Tokens of a subject. Each of the subjects visits 2 ** TOKENS nodes of the trie, which have subscriptions."""
+"""Tokens of a subject; matching it visits 2 ** TOKENS nodes of the trie."""
 FLOOD = 500
 """Messages of a flood: more than a second of work, and less than what one read takes."""
 NUMBER = re.compile(rb"MSG \S+\.(\d+) \S+ 0\r\n")
@@ -41,7 +41,7 @@ def join(port: int, tls: ssl.SSLContext | None = None) -> Peer:
 
 
 def costly_subject(peer: Peer) -> str:
-    """Make many subscriptions with wildcards; return a subject whose subjects below make each match visit them all."""
+    """Make many subscriptions with wildcards; return a subject below which each match visits them all."""
     subjects = [".".join(tokens) for tokens in itertools.product("a*", repeat=TOKENS)]
     peer.send("".join(f"SUB {subject}.z {n}\r\n" for n, subject in enumerate(subjects)).encode())
     peer.fence()
@@ -53,14 +53,16 @@ def flood(subject: str) -> bytes:
 
 
 def pass_through(port: int, tls: ssl.SSLContext | None = None) -> tuple[list[int], int]:
-    """Flood the server. Return the numbers that a subscriber gets, and how many it had when another one's PING was
-    answered."""
+    """Flood the server.
+
+    Return the numbers that a subscriber gets, and how many it had when another client's PING was answered.
+    """
     with join(port, tls) as hostile, join(port, tls) as subscriber, join(port, tls) as other:
         subject = costly_subject(hostile)
         subscriber.send(f"SUB {subject}.* 1\r\n".encode())
         subscriber.fence()
         hostile.send(flood(subject) + b"PING\r\n")
-        first = subscriber.until(b".0 1 0\r\n")   # the flood has been read, and its first message is through
+        first = subscriber.until(b".0 1 0\r\n")  # the flood has been read, and its first message is through
         other.fence()
         before = first + subscriber.fence()
         hostile.until(b"PONG\r\n")
@@ -128,7 +130,8 @@ def test_streams_that_republish_in_a_ring_let_others_be_served(server: ServerThr
                 f'{{"name":"L{n}","subjects":["l{n}.>"],"storage":"memory","max_msgs":10,'
                 f'"republish":{{"src":">","dest":"l{(n + 1) % ring}.>"}}}}'
             )
-            hostile.send(f"SUB r 1\r\nPUB $JS.API.STREAM.CREATE.L{n} r {len(config)}\r\n{config}\r\n".encode())
+            hostile.send(b"SUB r 1\r\n")
+            hostile.send(f"PUB $JS.API.STREAM.CREATE.L{n} r {len(config)}\r\n{config}\r\n".encode())
             hostile.until(b'"created"')
         hostile.send(b"UNSUB 1\r\n" + b"PUB l1.a 1\r\nx\r\n" * messages)
         hostile.fence()

@@ -386,7 +386,7 @@ cdef struct Walk:
     size_t start     # start of the first token below `node`; n + 1 at the end of the subject
     uint32_t open    # nodes from the root to `node` whose `*` child is still to be tried
     int step         # what to do next at `node`
-    uint32_t visited # nodes entered
+    uint32_t visited  # nodes entered
 
 
 cdef inline bint has_empty_token(const char *subject, size_t n) noexcept nogil:

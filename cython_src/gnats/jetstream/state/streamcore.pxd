@@ -1,8 +1,8 @@
 """The state of a stream (stream.go): its settings, store and consumers, and the steps around each change of the store.
 
 Lock: the stream uses its store's lock, "the lock" below. Bracket each change of the store with enter() and leave().
-leave() counts the bytes that the stream now uses, unlocks, and only then notifies consumers of the removed messages that
-they may have delivered.
+leave() counts the bytes that the stream now uses, unlocks, and only then notifies consumers of the removed messages
+that they may have delivered.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t

@@ -235,7 +235,10 @@ def test_a_read_may_end_anywhere_behind_a_line(verb: bytes, length: int) -> None
         assert (calls, alive) == ([], True)
 
 
-STREAM = b"PUB a 1\r\n1\r\nPUB b 12\r\n123456789012\r\nSUB c 1\r\nHPUB d 12 13\r\nNATS/1.0\r\n\r\n4\r\nPING\r\nPUB e 0\r\n\r\n"
+STREAM = (
+    b"PUB a 1\r\n1\r\nPUB b 12\r\n123456789012\r\nSUB c 1\r\n"
+    b"HPUB d 12 13\r\nNATS/1.0\r\n\r\n4\r\nPING\r\nPUB e 0\r\n\r\n"
+)
 
 
 @pytest.mark.parametrize("cut", range(len(STREAM)))
@@ -257,5 +260,5 @@ def test_a_turn_ends_behind_many_cheap_verbs() -> None:
     probe = ParserProbe(short_turns=True)
     assert probe.feed(b"PING\r\n" * 10_000)
     assert len(probe.calls) == 10_000
-    assert len(probe.turns) == 60_000 // 8_196   # a whole number of PINGs from 8 KiB on
+    assert len(probe.turns) == 60_000 // 8_196  # a whole number of PINGs from 8 KiB on
     assert set(probe.turns) == {8_196}
