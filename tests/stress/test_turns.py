@@ -1,9 +1,16 @@
-"""Much input of one connection lets the others go on, and is handled completely and in order."""
+"""Much input of one connection lets the others go on, and is handled completely and in order.
+
+So do the answers of a stream; they do not pile up.
+"""
 
 import itertools
 import re
+import resource
+import select
 import ssl
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,7 +28,7 @@ pytestmark = pytest.mark.timeout(300 * SCALE)
 
 HELLO = b'CONNECT {"verbose":false,"headers":true}\r\n'
 TOKENS = 9 if SANITIZED else 12
-"""Tokens of a subject; matching it visits 2 ** TOKENS nodes of the trie."""
+"""Tokens of a subject. Each subject visits 2 ** TOKENS nodes of the trie, which have subscriptions."""
 FLOOD = 500
 """Messages of a flood: more than a second of work, and less than what one read takes."""
 NUMBER = re.compile(rb"MSG \S+\.(\d+) \S+ 0\r\n")
@@ -41,7 +48,7 @@ def join(port: int, tls: ssl.SSLContext | None = None) -> Peer:
 
 
 def costly_subject(peer: Peer) -> str:
-    """Make many subscriptions with wildcards; return a subject below which each match visits them all."""
+    """Make many subscriptions with wildcards; return a subject. A match below it visits them all."""
     subjects = [".".join(tokens) for tokens in itertools.product("a*", repeat=TOKENS)]
     peer.send("".join(f"SUB {subject}.z {n}\r\n" for n, subject in enumerate(subjects)).encode())
     peer.fence()
@@ -53,9 +60,9 @@ def flood(subject: str) -> bytes:
 
 
 def pass_through(port: int, tls: ssl.SSLContext | None = None) -> tuple[list[int], int]:
-    """Flood the server.
+    """Flood the server. Return the numbers that a subscriber gets.
 
-    Return the numbers that a subscriber gets, and how many it had when another client's PING was answered.
+    Also return how many it had when another one's PING was answered.
     """
     with join(port, tls) as hostile, join(port, tls) as subscriber, join(port, tls) as other:
         subject = costly_subject(hostile)
@@ -130,8 +137,8 @@ def test_streams_that_republish_in_a_ring_let_others_be_served(server: ServerThr
                 f'{{"name":"L{n}","subjects":["l{n}.>"],"storage":"memory","max_msgs":10,'
                 f'"republish":{{"src":">","dest":"l{(n + 1) % ring}.>"}}}}'
             )
-            hostile.send(b"SUB r 1\r\n")
-            hostile.send(f"PUB $JS.API.STREAM.CREATE.L{n} r {len(config)}\r\n{config}\r\n".encode())
+            request = f"PUB $JS.API.STREAM.CREATE.L{n} r {len(config)}\r\n{config}\r\n"
+            hostile.send(f"SUB r 1\r\n{request}".encode())
             hostile.until(b'"created"')
         hostile.send(b"UNSUB 1\r\n" + b"PUB l1.a 1\r\nx\r\n" * messages)
         hostile.fence()
@@ -141,3 +148,69 @@ def test_streams_that_republish_in_a_ring_let_others_be_served(server: ServerThr
             delete = f"SUB r 1\r\nPUB $JS.API.STREAM.DELETE.L{n} r 0\r\n\r\n"
             other.send(delete.encode())
             assert b"error" not in other.until(b'"success"')
+
+
+def make_stream(peer: Peer, name: str) -> None:
+    """Make a stream whose subject is its name."""
+    config = f'{{"name":"{name}","subjects":["{name}"],"storage":"memory","max_msgs":10}}'
+    peer.send(f"SUB r x\r\nPUB $JS.API.STREAM.CREATE.{name} r {len(config)}\r\n{config}\r\n".encode())
+    peer.until(b'"created"')
+    peer.send(b"UNSUB x\r\n")
+    peer.fence()
+
+
+def test_an_answer_waits_longer_than_its_stream_exists(server: ServerThread) -> None:
+    with join(server.port) as hostile, join(server.port) as other:
+        subject = costly_subject(hostile)
+        make_stream(hostile, "slow")
+        make_stream(other, "gone")
+        hostile.send("".join(f"PUB slow {subject}.{n} 1\r\nx\r\n" for n in range(FLOOD)).encode())
+        hostile.fence()
+        # Hundreds of costly answers are before this one.
+        other.send(b"SUB answer 1\r\nPUB gone answer 1\r\nx\r\n")
+        got = other.fence()
+        other.send(b"SUB deleted 2\r\nPUB $JS.API.STREAM.DELETE.gone deleted 0\r\n\r\n")
+        got += other.until(b'"success":true}\r\n')
+        for n in range(3):
+            server.call(reap)
+            make_stream(hostile, f"another{n}")  # where the deleted one was, if its memory is free
+        if b"MSG answer 1 " not in got:
+            got += other.until(b"}\r\n")
+        assert b'{"stream":"gone","seq":1}' in got
+
+
+def reap(server: Server) -> None:
+    """Let go of deleted streams that nothing names."""
+    assert server.js_engine
+    server.js_engine.reap()
+
+
+@pytest.mark.skipif(bool(SANITIZED), reason="a sanitizer's memory is not the server's")
+@pytest.mark.parametrize("costly", [False, True])
+def test_answers_do_not_pile_up(server: ServerThread, costly: bool) -> None:
+    """Several connections publish to a stream, and do not wait for its answers."""
+    publishers, most = 4, 48 << 20
+    with ExitStack() as stack, join(server.port) as first:
+        subject = costly_subject(first) if costly else "nobody"
+        make_stream(first, "s")
+        data = "".join(f"PUB s {subject}.{n} 1\r\nx\r\n" for n in range(20_000)).encode()
+        before = resident()
+        grown = 0
+        peers = [stack.enter_context(join(server.port)) for _ in range(publishers)]
+        for peer in peers:
+            peer.sock.setblocking(False)
+        places = dict.fromkeys(peers, 0)
+        end = time.monotonic() + 5
+        while time.monotonic() < end and grown < most:
+            _, ready, _ = select.select([], [peer.sock for peer in peers], [], 0.01)
+            for peer in peers:
+                if peer.sock in ready:
+                    at = places[peer]
+                    places[peer] = (at + peer.sock.send(data[at : at + 65536])) % len(data)
+            grown = resident() - before
+        assert grown < most
+
+
+def resident() -> int:
+    """Bytes of the process's memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

@@ -27,8 +27,8 @@ cdef class Poller(PollerBase):
     # Count a wait of so many ns as short or long.
     cdef void waited(self, int64_t ns) noexcept nogil
     # Have the connections that wait for a turn handle more of what they have read, up to the connection `last`, which
-    # was the last one in the queue when the round began, at stopwatch ns `begin`.
-    cdef void give_turns(self, void *last, int64_t begin) noexcept nogil
+    # was the last one in the queue when the round began.
+    cdef void give_turns(self, void *last) noexcept nogil
     cdef void drain_signals(self) noexcept nogil
     cdef void expire_timers(self) noexcept nogil
     # Under a held clock: when nothing due at this time is left, note that.

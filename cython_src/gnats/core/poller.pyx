@@ -291,7 +291,6 @@ cdef class Poller(PollerBase):
         # Do not sleep while connections wait to be flushed: they wait only as long as there is more input.
         cdef bint busy = ps.dirty != NULL or pollstate_busy(ps)
         cdef void *last = ps.waiting_last if ps.waiting != NULL else NULL
-        cdef int64_t begin = 0 if last == NULL else stopwatch_ns()
         n = epoll_wait(ps.epfd, events, MAX_EVENTS, 0 if busy else timeout_ms)
         if n < 0 and errno != EINTR:
             return -errno
@@ -299,6 +298,7 @@ cdef class Poller(PollerBase):
         if n == 0 and not busy:
             return 0
         qs_online(&ps.qs)
+        ps.began = stopwatch_ns()
         self.woke = ps.now = monotonic_ns()
         bump64(&ps.wakeups, 1)
         for i in range(n):
@@ -318,8 +318,9 @@ cdef class Poller(PollerBase):
                 ps.now = round_of_timers()
             self.expire_timers()
         if unlikely(last != NULL):
-            self.give_turns(last, begin)
+            self.give_turns(last)
         end_batch(ps)
+        ps.began = 0
         if unlikely(ps.leaving != NULL):
             self.remove_closed_subs()
         if unlikely(clock_is_held()):
@@ -328,11 +329,11 @@ cdef class Poller(PollerBase):
         qs_reclaim()
         return n
 
-    cdef void give_turns(self, void *last, int64_t begin) noexcept nogil:
+    cdef void give_turns(self, void *last) noexcept nogil:
         # As much time for them as the others have just had.
         cdef PollState *ps = &self.ps
         cdef int64_t now = stopwatch_ns()
-        cdef int64_t end = now + max(now - begin, TURN)
+        cdef int64_t end = now + max(now - ps.began, TURN)
         cdef void *at = NULL
         while at != last and now < end:
             at = ps.waiting

@@ -9,7 +9,7 @@ from gnats.core.accounts.guard cimport Guard
 from gnats.core.auth.permissions cimport Permissions
 from gnats.core.net.connection cimport SESSION_CTL, Connection
 from gnats.core.runtime.inbox cimport inbox_reading
-from gnats.core.runtime.turn cimport turn_begin
+from gnats.core.runtime.turn cimport TURN, turn_begin
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.core.subjects.subtable cimport SubTable
 from gnats.includes.atomics cimport bump64, storei64
@@ -61,7 +61,7 @@ cdef inline void begin_read(Subscriber c, size_t *until) noexcept nogil:
 
     `until` is set to 0 when the turn is over. Then handle the message in hand, and keep the rest.
     """
-    turn_begin(&c.ps.turn, until)
+    turn_begin(&c.ps.turn, until, TURN)
     c.read_msgs = c.read_bytes = c.read_subs = 0
     inbox_reading(&c.source)
 

@@ -37,6 +37,7 @@ cdef struct PollState:
     # with each message of a stream, and when connections go on after a signal: what caused a message was queued before
     # that message was read, or found.
     uint64_t epoch
+    int64_t began           # stopwatch ns when this round began; 0 in a batch that is no round
     uint8_t more            # a read of this batch was long: expect more input
     int64_t flushed         # stopwatch ns when all queues were flushed last,
     int64_t flush_cost      # and the ns that took

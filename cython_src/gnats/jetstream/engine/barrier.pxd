@@ -43,6 +43,7 @@ cdef struct Outbox:
     size_t n
     size_t cap
     size_t at            # what is before this place has been sent
+    size_t counted       # the messages before this place, and behind `at`, are counted in the `refs` of their streams
 
 
 # Borrowed pointers.
@@ -91,7 +92,9 @@ cdef struct Local:
     SyncBatch *done      # back from the sync thread, oldest first; under commit.lock
     SyncBatch *done_last
     SyncBatch *passing   # taken from `done`, oldest first: their answers are being sent
+    size_t passing_n     # bytes of memory that these answers take
     Outbox sending       # taken from `out`, and not sent yet when a turn was over
+    bint behind          # too much was left when the last turn was over: a connection that adds to it ends its turn
 
 
 cdef class StreamBase:
@@ -99,7 +102,7 @@ cdef class StreamBase:
     cdef Account account           # set once, with the GIL
     cdef Barrier barrier
     cdef int failed                # 0, or the -errno with which the store has failed; atomic, read by stream_failed()
-    cdef uint64_t refs             # how often Locals (`dirty`, `sending`) and SyncBatches name it; atomic
+    cdef uint64_t refs             # how often Locals (`dirty`, outboxes) and SyncBatches name it; atomic
     cdef uint8_t in_dirty[MAX_POLLERS]    # by poller: Local.dirty names it; each element is its poller's
 
     # Write what the store has buffered. Return 0, or -errno: then the stream has failed. No lock is held.
@@ -164,6 +167,9 @@ cdef bint pass_flushed(Local *local) noexcept nogil
 cdef void take_synced(Local *local) noexcept nogil
 # Send the answers in it until the turn is over, and have the consumers run whose answers are sent.
 cdef void pass_synced(Local *local) noexcept nogil
+# The bytes of answers that wait for nothing but a turn.
+cdef inline size_t unsent(const Local *local) noexcept nogil:
+    return local.sending.n - local.sending.at + local.out.n + local.passing_n
 cdef void local_free(Local *local) noexcept nogil
 
 cdef void commit_init(GroupCommit *g) noexcept nogil

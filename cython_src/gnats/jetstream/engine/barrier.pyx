@@ -9,7 +9,7 @@ from gnats.core.net.pollstate cimport PollState, poller_bit
 from gnats.core.publishing cimport send_internal_msg
 from gnats.core.routing.route cimport RouteOutcome
 from gnats.core.runtime.clock cimport realtime_ns
-from gnats.core.runtime.turn cimport turn_spend
+from gnats.core.runtime.turn cimport turn_end, turn_spend
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport (
     add64_seq,
@@ -44,6 +44,7 @@ from gnats.jetstream.engine.shortage cimport report_shortage
 cdef enum:
     OUTBOX_KEPT = 256 * 1024  # bytes of an outbox that stay allocated
     SENDING = 16              # units of a turn that a message of an outbox takes
+    LEFT_MOST = 16777216      # bytes of answers that a turn may leave; more are sent, however long that takes
 
 
 # A message in an Outbox; subject, header and payload follow it.
@@ -219,21 +220,23 @@ cdef void *sync_loop(void *arg) noexcept nogil:
 cdef bint pass_flushed(Local *local) noexcept nogil:
     cdef size_t i, n = local.dirty.n
     cdef bint unsynced = local.synced.n or local.held.n
-    cdef bint counted = local.sending.n != 0, sent
+    cdef bint left = local.sending.n != 0, sent
     for i in range(n):
         (<StreamBase> local.dirty.p[i]).in_dirty[local.ps.index] = 0
         (<StreamBase> local.dirty.p[i]).flush()
         unsynced |= load8(&(<StreamBase> local.dirty.p[i]).barrier.unsynced)
     if unlikely(unsynced):
         give_to_sync(local)
-    if not counted:
+    if not left:
         local.sending = local.out   # what is put into `out` from now on waits until this has left
         memset(&local.out, 0, sizeof(Outbox))
-    sent = send_out(local.ps, &local.sending, False, counted)
+    sent = send_out(local.ps, &local.sending, False, unsent(local) > LEFT_MOST)
     if sent:
         keep_memory(local)
-    elif not counted:
-        count_streams(&local.sending)
+    # Places in `dirty` have kept the streams alive until now.
+    count_streams(&local.sending)
+    if left:
+        count_streams(&local.out)
     for i in range(n):
         add64_seq(&(<StreamBase> local.dirty.p[i]).refs, <uint64_t> -1)
     local.dirty.n -= n   # sending may have added others
@@ -245,36 +248,39 @@ cdef bint pass_flushed(Local *local) noexcept nogil:
 cdef void keep_memory(Local *local) noexcept nogil:
     """Use the memory of `sending`, whose messages are sent, for the next ones."""
     if local.out.p == NULL and local.sending.cap <= OUTBOX_KEPT:
-        local.sending.n = local.sending.at = 0
+        local.sending.n = local.sending.at = local.sending.counted = 0
         local.out = local.sending
     else:
         free(local.sending.p)
     memset(&local.sending, 0, sizeof(Outbox))
 
 
-cdef void count_streams(const Outbox *out) noexcept nogil:
+cdef void count_streams(Outbox *out) noexcept nogil:
     """Count each message that is still to be sent in the `refs` of its stream, which may be closed before that."""
     cdef Outgoing *o
-    cdef size_t at = out.at
+    cdef size_t at = max(out.at, out.counted)
+    out.counted = out.n
     while at < out.n:
         o = <Outgoing *> (out.p + at)
         at += outgoing_size(o.subject_n + <size_t> o.hdr_n + o.msg_n)
         add64_seq(&(<StreamBase> o.stream).refs, 1)
 
 
-cdef bint send_out(PollState *ps, Outbox *out, bint stored, bint counted) noexcept nogil:
-    """Publish the messages of an outbox until the turn is over. Return whether all are sent.
+cdef bint send_out(PollState *ps, Outbox *out, bint stored, bint whole) noexcept nogil:
+    """Publish the messages of an outbox until the turn is over, or, with `whole`, all. Return whether all are sent.
 
     A message of a failed stream is dropped unless it is `anyway`, or `stored` says that a sync has covered what it is
-    about. `counted`: see count_streams().
+    about.
     """
     cdef Outgoing *o
     cdef char *p
+    cdef bint counted
     while out.at < out.n:
-        if unlikely(ps.turn.over):
+        if unlikely(ps.turn.over) and not whole:
             return False
         o = <Outgoing *> (out.p + out.at)
         p = <char *> (o + 1)
+        counted = out.at < out.counted
         out.at += outgoing_size(o.subject_n + <size_t> o.hdr_n + o.msg_n)
         turn_spend(&ps.turn, SENDING)
         if stored or o.anyway or not stream_failed(<StreamBase> o.stream):
@@ -294,6 +300,9 @@ cdef void take_synced(Local *local) noexcept nogil:
     last[0] = local.done
     local.done = local.done_last = NULL
     pthread_mutex_unlock(&local.commit.lock)
+    while last[0] != NULL:
+        local.passing_n += last[0].out.cap   # many of them are nearly empty
+        last = &last[0].next
 
 
 cdef void pass_synced(Local *local) noexcept nogil:
@@ -301,9 +310,10 @@ cdef void pass_synced(Local *local) noexcept nogil:
     cdef uint32_t i
     while local.passing != NULL:
         batch = local.passing
-        if not send_out(local.ps, &batch.out, batch.stored, False):
+        if not send_out(local.ps, &batch.out, batch.stored, unsent(local) > LEFT_MOST):
             return
         local.passing = batch.next
+        local.passing_n -= batch.out.cap
         for i in range(batch.held.n):
             run_later(local, <ConsumerBase> batch.held.p[i])
             add64_seq(&(<ConsumerBase> batch.held.p[i]).refs, <uint64_t> -1)
@@ -355,6 +365,8 @@ cdef bint publish_later(
     cdef size_t cap
     cdef Outgoing *o
     cdef char *p
+    if unlikely(local.behind) and local.ps.turn.until != NULL:
+        turn_end(&local.ps.turn)   # of the connection that publishes: it may add one answer in a round
     # First, because a message in the outbox leaves after the flush of the dirty streams: its own must be among them.
     if not mark_dirty(local, stream):
         report_shortage(local.ps)

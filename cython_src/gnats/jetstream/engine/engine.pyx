@@ -20,7 +20,7 @@ from gnats.core.runtime.timers cimport (
     timers_next,
     timers_reserve,
 )
-from gnats.core.runtime.turn cimport turn_begin, turn_spend
+from gnats.core.runtime.turn cimport TURN, turn_begin, turn_spend
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport add64_seq, and64, bump64, exchange8, load64, load64_seq
 from gnats.includes.linux cimport (
@@ -31,6 +31,7 @@ from gnats.includes.linux cimport (
     errno,
     eventfd_read,
     eventfd_write,
+    stopwatch_ns,
     timerfd_create,
 )
 from gnats.includes.pthread cimport (
@@ -51,6 +52,7 @@ from gnats.jetstream.engine.barrier cimport (
     pass_flushed,
     pass_synced,
     take_synced,
+    unsent,
 )
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase, consumer_run
 from gnats.jetstream.engine.longwork cimport Work, work_add, work_drop, work_run
@@ -58,6 +60,7 @@ from gnats.jetstream.engine.longwork cimport Work, work_add, work_drop, work_run
 cdef enum:
     ROUNDS = 4               # of storing and delivering at the end of one batch: deliveries may store again
     RUNNING = 128            # units of a turn that a consumer takes
+    LEFT = 65536             # bytes of answers that a turn may leave before those who cause more are slowed down
     TIMERS_AT_ONCE = 256     # timers called before connections have their turn
 
 
@@ -262,19 +265,24 @@ cdef void js_nothing(PollState *ps) noexcept nogil:
 
 cdef void js_hook(PollState *ps) noexcept nogil:
     cdef Local *local = <Local *> ps.js_local
+    cdef int64_t turn = TURN
     cdef int _
     if exchange8(&ps.js_signalled, 0):
         take_synced(local)
-    turn_begin(&ps.turn, NULL)
+    if ps.began:
+        # As long as the input has taken: answers must not pile up when many connections publish.
+        turn = max(turn, stopwatch_ns() - ps.began)
+    turn_begin(&ps.turn, NULL, turn)
     pass_synced(local)
     run_list(local, &local.ready, False)
-    turn_begin(&ps.turn, NULL)
+    turn_begin(&ps.turn, NULL, turn)
     for _ in range(ROUNDS):
         if not pass_flushed(local):
             break
         run_list(local, &local.run, True)
         if ps.turn.over or (local.dirty.n == 0 and local.out.n == 0 and local.run.n == 0):
             break
+    local.behind = unsent(local) > LEFT
     if local.dirty.n or local.out.n or local.sending.n or local.run.n or local.passing != NULL:
         ps.js_dirty = <void *> local
     else:
