@@ -105,6 +105,11 @@ class Api:
         return None
 
     def _dispatch(self, message: Message) -> None:
+        """Queue a request that came through an account's import.
+
+        Ignore unknown verbs, those that only clusters or other subscriptions answer, and publishes whose
+        account is not known. Within the system account, queue only INFO; refuse clients' other requests.
+        """
         subject = message.subject.decode("utf-8", "replace")
         tokens = subject.split(".")[2:]
         if subject[len("$JS.API.") :] in _SYSTEM_ONLY or tokens[0] == "ACCOUNT":

@@ -57,6 +57,7 @@ _UNPIN_BODY = members({"group": "string"}, "JSApiConsumerUnpinRequest", skips_un
 
 
 async def _create(request: Request) -> Json:
+    """Make a consumer, or change the one of that name, and describe it."""
     found, config = request.read(_CREATE_BODY)
     request.check_level()
     jsa = request.jsa
@@ -234,6 +235,8 @@ async def _unpin(request: Request) -> Json | None:
     return {}
 
 
+# Not here: CONSUMER.MSG.NEXT and CONSUMER.RESET, to which each consumer subscribes in its account (its native
+# half, and Consumer in control/consumers.py).
 ROUTES = (
     Route("CONSUMER.CREATE", _create, "consumer_create_response", 1, or_more=True, body=_CREATE_BODY),
     Route("CONSUMER.DURABLE.CREATE", _create, "consumer_create_response", 2, body=_CREATE_BODY),

@@ -423,6 +423,7 @@ _OF_ACCOUNT: dict[str, Any] = {"is_info": True, "scope": Scope.ACCOUNT}
 _OF_STREAM: dict[str, Any] = {"is_info": True, "scope": Scope.STREAM}
 _CHANGE: dict[str, Any] = {"scope": Scope.STREAMS_CHANGE}
 _NO_STREAMS = {**PAGED, "streams": []}
+# Not here: DIRECT.GET, to which each stream subscribes in its account.
 ROUTES = (
     _route("INFO", _account_info, "account_info_response", 0, **_OF_ACCOUNT),
     _route("STREAM.CREATE", _create, "stream_create_response", **_CHANGE, body=_STREAM_BODY),

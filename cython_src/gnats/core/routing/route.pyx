@@ -62,6 +62,15 @@ from gnats.includes.atomics cimport addi64_seq, bump64, load8, loadi64, storei64
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put
 
+# Which function calls which, for one subscription of a match result:
+#   process_msg_results   deliver_msg; for native subscriptions and their shadows, last, call_native and deliver_shadow
+#   deliver_msg           deliver_shadow for a stream import, deliver_traced for a traced message, else deliver
+#   deliver_shadow        deliver_import, and that deliver_traced or deliver
+#   deliver_traced        deliver
+#   deliver               deliver_local for a connection of this poller (core.routing.delivery), deliver_remote for one
+#                         of another (core.routing.remote), deliver_internal for the server itself
+#   deliver_internal      post_msg for the control plane, deliver_native_shadow, and that call_native, for a stream
+
 cdef enum:
     FEW_LAST = 16      # native subscribers that fit on the stack
     NATIVE_COST = 16   # units of a turn that one of them takes
@@ -241,6 +250,7 @@ cdef inline bint is_denied(const Message *m, const Subscription *s) noexcept nog
 
 
 cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept nogil:
+    """Queue a message for a subscription's client, unless it is an echo, denied, or the subscription has ended."""
     cdef Frame *frame
     cdef int64_t nm, max
     cdef Egress outcome

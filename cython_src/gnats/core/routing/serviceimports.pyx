@@ -176,9 +176,10 @@ cdef bint is_jetstream_api(const ServiceImport *si) noexcept nogil:
 
 
 cdef bint served_here(const Slice *subject) noexcept nogil:
-    """Return whether streams and consumers subscribe to this API request in the account itself.
+    """Return whether streams and consumers answer this API request in the poller, subscribed in the account itself.
 
-    Then it need not go through the import.
+    Then the import leaves it alone. CONSUMER.RESET is not among them: the control half of a consumer subscribes to it
+    in the account, and the API ignores the copy that comes through the import.
     """
     return has_prefix(subject, b"$JS.API.DIRECT.GET.") or has_prefix(subject, b"$JS.API.CONSUMER.MSG.NEXT.")
 

@@ -8,7 +8,7 @@ Until it is taken out, an event is charged to its *payer*: the connection whose 
 SOURCE_EVENTS or SOURCE_BYTES is *parked*: not read until half of them are taken. While the inbox holds more than
 INBOX_EVENTS or INBOX_BYTES, every payer is parked until nothing of it waits, and reads of other connections are short.
 The server's own clients cannot be parked: over INTERNAL_EVENTS or INTERNAL_BYTES, their events that may be dropped are
-dropped and counted. Each bound can be exceeded by the events that one read causes.
+dropped and counted. Each bound can be exceeded by the events that one turn causes.
 
 Lock: one mutex over the queues, their turns and the charges; a leaf in docs/locks.md.
 

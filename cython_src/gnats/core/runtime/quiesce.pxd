@@ -4,7 +4,7 @@ A poller is online during a batch and offline while it waits. Memory that was un
 Once every participant has been offline, or come online again, since that number was given out, no participant can hold
 a pointer to the memory, and it is freed. The hot path counts no references.
 
-Lock: one mutex over the lists of participants and of retired blocks; a leaf in docs/locks.md.
+Lock: one mutex over the lists of participants and of retired blocks (docs/locks.md).
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t

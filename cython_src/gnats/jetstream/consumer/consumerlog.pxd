@@ -1,7 +1,7 @@
-"""The log of a consumer on one server: apply each proposed entry at once (consumerFileStore in filestore.go).
+"""On a single server a consumer has no log: apply proposed entries at once (consumerFileStore in filestore.go).
 
-A log is given checked entries (ConsumerLog.propose) and calls store_consumer_entry() for each, in the log's order. This
-module alone changes the stored state. The consumer's lock is held.
+Replication will put a log here. A log is given checked entries (ConsumerLog.propose) and calls store_consumer_entry()
+for each, in the log's order. This module alone changes the stored state. The consumer's lock is held.
 """
 from libc.stdint cimport uint64_t
 

@@ -1,4 +1,4 @@
-"""The log of a consumer on one server; see consumerlog.pxd."""
+"""Apply proposed entries of a consumer at once; see consumerlog.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport malloc

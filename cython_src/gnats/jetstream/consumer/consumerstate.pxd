@@ -91,7 +91,8 @@ cdef struct ConsumerSettings:
 cdef class ConsumerState(ConsumerBase)
 
 
-# The log that changes of a consumer's stored state pass: see gnats.jetstream.consumer.consumerlog. The lock is held.
+# What changes of a consumer's stored state pass. On a single server there is no log: `propose` applies the entry at
+# once (gnats.jetstream.consumer.consumerlog). Replication will put a log here. The lock is held.
 cdef struct ConsumerLog:
     # Have an entry applied by store_consumer_entry(), and return its outcome. The answer to an acknowledgement, and a
     # message to its client, leave after it.

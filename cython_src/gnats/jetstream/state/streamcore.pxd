@@ -51,7 +51,8 @@ cdef struct Removals:
 cdef class StreamCore(StreamBase)
 
 
-# The log that a stream's messages pass before they are stored: see gnats.jetstream.stream.streamlog. The lock is held.
+# What a stream's entries pass before they are stored. On a single server there is no log: `propose` stores the entries
+# at once (gnats.jetstream.stream.streamlog). Replication will put a log here. The lock is held.
 cdef struct StreamLog:
     # Have an entry, and the entries linked to it, stored by store_entries(), whose outcome it returns. MSG_STORED from
     # a log that waits for other servers says that the log has the entries.

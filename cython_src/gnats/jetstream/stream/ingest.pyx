@@ -44,6 +44,7 @@ cdef bint process_inbound_jetstream_msg(void *ctx, const Message *msg, const Sub
 
 
 cdef Outcome process_publish(StreamCore s, Local *local, const Message *msg) noexcept nogil:
+    """Parse the header, take the stream's lock, and store the message, or give it to its atomic or fast batch."""
     cdef Inbound m
     cdef Slice pattern
     cdef Outcome outcome

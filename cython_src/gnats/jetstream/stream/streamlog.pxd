@@ -1,4 +1,4 @@
-"""The log of a stream on one server: apply all that is proposed at once.
+"""On a single server a stream has no log: store proposed entries at once. Replication will put a log here.
 
 A log is given checked entries (StreamLog.propose) and other changes (StreamLog.change), and calls store_entries() or
 apply_change() for each, in the log's order. The stream's lock is held.

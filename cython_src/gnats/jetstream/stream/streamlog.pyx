@@ -1,4 +1,4 @@
-"""The log of a stream on one server; see streamlog.pxd."""
+"""Store proposed entries of a stream at once; see streamlog.pxd."""
 from gnats.jetstream.stream.storing cimport apply_change, store_entries
 
 local_log.propose = store_entries

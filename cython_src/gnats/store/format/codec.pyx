@@ -257,6 +257,7 @@ cdef size_t consumer_encode(const ConsumerSnapshot *s, int64_t now, uint8_t *out
 
 
 cdef int consumer_fields(ConsumerSnapshot *s, const uint8_t *data, size_t n) noexcept nogil:
+    """Read an o.dat into `s`, which the caller frees, also after an error. Leave out what its position contradicts."""
     cdef const uint8_t *p = data + 2
     cdef const uint8_t *end = data + n
     cdef uint64_t count = 0, seq = 0
