@@ -88,7 +88,9 @@ def statz(server: PagesServer, body: bytes, accounts: tuple[str, ...]) -> Page |
     return page if page["account_statz"] or options.include_unused else None
 
 
-def subscribers(server: PagesServer, account: Account, subject: str, queue: bytes | None) -> Steps[int]:
+def count_subscriptions(
+    server: PagesServer, account: Account, subject: str, queue: bytes | None
+) -> Steps[int]:
     """Count the clients' subscriptions that match a literal subject, or are subsets of one with wildcards.
 
     With `queue`, count only those of that queue group.

@@ -70,7 +70,7 @@ class Server:
         self.make_log: Callable[[Options], Logger] | None = None if log else _make_log
         """Makes a new log from options at a reload; None when the caller passed a log, which then stays."""
         self.log = log or _make_log(opts)
-        self.read_options: Callable[[], Options] | None = None
+        self.options_reader: Callable[[], Options] | None = None
         """Reads the options for a reload, in a thread; None: a reload reads the configuration file."""
         self.identity = new_identity(opts.server_name, keys=bool(opts.accounts_by_jwt or opts.auth_callout))
         self.start_time = time_ns()
@@ -589,7 +589,7 @@ class Server:
     # -- reload ----------------------------------------------------------------------------------------------
 
     async def reload(self, opts: Options | None = None) -> None:
-        """Apply options: `opts`, or those that `read_options` or the configuration file have now.
+        """Apply options: `opts`, or those that `options_reader` or the configuration file have now.
 
         Raises OptionError or ServerError, after logging it, when the options are invalid or cannot change
         while the server runs: the old ones stay. ServerError also when there is no memory: then a part of
@@ -604,7 +604,7 @@ class Server:
                 new = (
                     opts.baseline()
                     if opts
-                    else await asyncio.to_thread(read_options, self.opts, self.read_options)
+                    else await asyncio.to_thread(read_options, self.opts, self.options_reader)
                 )
                 await self._reload(new)
             except (OptionError, ServerError) as exc:
