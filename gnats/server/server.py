@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gnats.jetstream.engine.engine import Engine
     from gnats.monitor.http import Monitor
     from gnats.monitor.profiling import Profiler
-    from gnats.operator.apply import Trust
+    from gnats.operator.accounts import OperatorAccounts
     from gnats.operator.mode import OperatorMode
     from gnats.options.values.accounts import ServiceLatency
     from gnats.server.lame_duck import LameDuck
@@ -85,11 +85,11 @@ class Server:
         self.clients: dict[int, Session] = {}
         """The clients by connection id, without refused connections."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self.trust: Trust | None = None
+        self.operator_accounts: OperatorAccounts | None = None
         if opts.accounts_by_jwt:
-            self.trust = self._read_jwts(opts)
-            self.accounts = Accounts(opts, self.name, self.trust.check_activation, self.trust.complain)
-            self.trust.accounts = self.accounts
+            self.operator_accounts = by_jwt = self._read_jwts(opts)
+            self.accounts = Accounts(opts, self.name, by_jwt.check_activation, by_jwt.complain)
+            by_jwt.accounts = self.accounts
         else:
             self.accounts = Accounts(opts, self.name, log_error=self.log.error)
         self.global_account = self.accounts.global_account
@@ -151,10 +151,10 @@ class Server:
         self._stopped = asyncio.Event()
         self.replace_tls(opts)
 
-    def _read_jwts(self, opts: Options) -> "Trust":
-        from gnats.operator.apply import Trust
+    def _read_jwts(self, opts: Options) -> "OperatorAccounts":
+        from gnats.operator.accounts import OperatorAccounts
 
-        return Trust(
+        return OperatorAccounts(
             opts,
             self.name,
             self.clients,
@@ -210,7 +210,7 @@ class Server:
     @property
     def operator_mode(self) -> "OperatorMode | None":
         """The accounts and users that JWTs define; None when the configuration defines them."""
-        return self.trust.mode if self.trust else None
+        return self.operator_accounts.mode if self.operator_accounts else None
 
     @property
     def num_clients(self) -> int:
@@ -300,8 +300,8 @@ class Server:
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), events.handle, self.log)
         self.internal_clients.poller = self.pollers.internal
         self.accounts.no_events = self._let_go_of_streams
-        if self.trust:
-            await self.trust.start()
+        if self.operator_accounts:
+            await self.operator_accounts.start()
         if self.system_account:
             self._start_system_account(self.system_account)
         if opts.http_port or opts.https_port:  # JetStream may take long: live, not ready
@@ -367,8 +367,8 @@ class Server:
         jetstream, self.jetstream = self.jetstream, None
         if jetstream:
             await jetstream.close()
-        if self.trust:
-            await self.trust.close()
+        if self.operator_accounts:
+            await self.operator_accounts.close()
         if self.tls:
             self.tls.close()
         if self._monitor:
@@ -557,8 +557,8 @@ class Server:
             lame_duck=self._clients.lame_duck,
         )
         self.accounts.measured = self._measured
-        if self.trust:
-            self.trust.serve(client, self.events)
+        if self.operator_accounts:
+            self.operator_accounts.serve(client, self.events)
 
     def _stats(self) -> dict[str, object]:
         from gnats.monitor.pages.statsz import server_stats
@@ -639,8 +639,8 @@ class Server:
         self.check_endpoints(new)
         log = self.make_log(new) if self.make_log and changed.keys() & LOG_OPTIONS else None
         try:
-            if self.trust:
-                await self.trust.reload(new)
+            if self.operator_accounts:
+                await self.operator_accounts.reload(new)
                 self._require_running()
             if self._half_reloaded or changed.keys() & {"Accounts", "JetStream"}:
                 self.accounts.configure(new)
