@@ -52,7 +52,8 @@ SERVER_PAGES = (
     "IPQUEUESZ",
     "RAFTZ",
 )
-"""Monitoring pages that a server answers as requests. PROFILEZ is apart, because it measures for a while."""
+"""The pages of gnats.monitor.services, which the first request loads. PROFILEZ is apart, because it measures
+for a while."""
 
 ACCOUNT_PAGES = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO")
 
