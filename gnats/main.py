@@ -100,7 +100,7 @@ async def _serve(command: CommandLine, log: "Logger") -> None:
 
     server = Server(command.options, log)
     server.make_log = configure_logger
-    server.read_options = partial(reload_options, command)
+    server.options_reader = partial(reload_options, command)
     handle_signals(server)
     await server.start()
     if "NOTIFY_SOCKET" in os.environ:

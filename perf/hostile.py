@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from gnats.server.idle import NotAtRest, ServerProcess, wait_for_rest
+from gnats.testing.rest import NotAtRest, ServerProcess, wait_for_rest
 
 HELLO = '{"verbose":false,"pedantic":false,"headers":true,"no_responders":true'
 BCRYPT = "$2b$11$nbgo3R7agn8stvWkjaMBKuUb/iFqyVPnRFp2Tt/SIcP9RUo/T8Lwm"  # of "secret"

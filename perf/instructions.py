@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnats.server.idle import ServerProcess, wait_for_rest
+from gnats.testing.rest import ServerProcess, wait_for_rest
 
 FEW, MANY = 5_000, 45_000
 BATCH = 500  # messages written at once; the next ones follow the answers

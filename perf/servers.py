@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from gnats.bench.target import Target
-from gnats.server.idle import NotAtRest, ServerProcess, wait_for_rest
+from gnats.testing.rest import NotAtRest, ServerProcess, wait_for_rest
 from gnats.version import __version__ as gnats_version
 
 START_SECONDS = 15.0

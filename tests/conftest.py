@@ -24,8 +24,8 @@ from support.servers import REFERENCE, Kind, Server, selected
 from gnats import Server as Embedded
 from gnats.go.text import SECOND
 from gnats.runtime.pollers import Pollers
-from gnats.server.idle import Footprint, require_closed, require_nothing_left, wait_for_rest_in_loop
 from gnats.testing import ServerThread
+from gnats.testing.rest import Footprint, require_closed, require_nothing_left, wait_for_rest_in_loop
 
 settings.register_profile("gnats", parent=settings(), deadline=None)  # a busy machine must not fail a test
 settings.load_profile("gnats")

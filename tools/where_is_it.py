@@ -134,7 +134,7 @@ TABLE = {
         setBaselineOptions=Options.baseline TLSConfigOpts=TLSOptions""",
     "parser.go": "parse",
     "rate_counter.go": "allow=TLSContext.allow",
-    "reload.go": """applyOptions=Server._apply_options
+    "reload.go": """applyOptions=Reload._apply_options
         clientHasMovedToDifferentAccount=ClientReload._has_moved recheckPinnedCerts=ClientReload._is_pinned
         Reload=Server.reload reloadAuthorization ReloadOptions""",
     "ring.go": "append=Clients._on_closed",

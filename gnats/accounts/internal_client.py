@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
 
 MessageParts = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]
-"""The data of an EV_MSG: subject, reply, header, payload, asker (requester), account, sid."""
+"""The data of an EV_MSG: subject, reply, header, payload, requester, account, sid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """A message for the server; `producer` is the publisher's connection id.
 
-    `asker` and `account` identify the requester. The header does not: the publisher can write anything there.
+    `requester` and `account` say where a request comes from. The header does not: the publisher can write
+    anything there.
     """
 
     subject: bytes
@@ -36,7 +37,7 @@ class Message:
     header: bytes
     payload: bytes
     producer: int
-    asker: bytes = b""
+    requester: bytes = b""
     """The requester as JSON (ClientInfo); b"" if the message came through no imported service."""
     account: bytes = b'""'
     """The name, as JSON, of the account that imports the service; without an import, of the publisher's
@@ -115,9 +116,9 @@ class InternalClient:
 
     def process_message(self, producer: int, message: MessageParts) -> None:
         """Call the subscription's callback with the message of an EV_MSG."""
-        subject, reply, header, payload, asker, account, sid = message
+        subject, reply, header, payload, requester, account, sid = message
         if callback := self._callbacks.get(sid):
-            callback(Message(subject, reply, header, payload, producer, asker, account))
+            callback(Message(subject, reply, header, payload, producer, requester, account))
 
     def _traced(self) -> bool:
         return self._log is not None and self._log.trace_on and self._state.trace_verbose

@@ -65,10 +65,10 @@ LONGEST_LINE = 64 * 1024
 
 BACKLOG = 128
 
-TURN = 0.002
+SLICE = 0.002
 """Seconds of work on a page before the loop does other work."""
 
-_TURNS = web.AppKey("turns", asyncio.Lock)
+_PAGE_LOCK = web.AppKey("page lock", asyncio.Lock)
 """Held by the page in progress: pages take turns, so that many pages delay other work no more than one."""
 
 T = TypeVar("T")
@@ -118,7 +118,7 @@ class Monitor:
         self._silent: dict[web.RequestHandler, Timer] = {}
         """By connection without a complete request so far: the timer that closes it."""
         app = web.Application(middlewares=[self._heard, _errors])
-        app[_TURNS] = asyncio.Lock()
+        app[_PAGE_LOCK] = asyncio.Lock()
         app.on_response_prepare.append(_hide_library)
         for path, (counted, handler) in self._endpoints().items():
             where = posixpath.normpath(posixpath.join(self._base, path.lstrip("/")))
@@ -332,11 +332,11 @@ def _static(name: str) -> Handler:
 
 
 async def _drive(request: web.Request, steps: Steps[T]) -> T:
-    """Run work in steps and return its result; between turns, the loop does other work."""
-    turns = request.app[_TURNS]
+    """Run work in steps and return its result; between slices, the loop does other work."""
+    page_lock = request.app[_PAGE_LOCK]
     while True:
-        async with turns:
-            until = time.monotonic() + TURN
+        async with page_lock:
+            until = time.monotonic() + SLICE
             while True:
                 try:
                     next(steps)

@@ -36,11 +36,11 @@ class PagesServer(VarzServer, AccountzServer, ConnzServer, SubszServer, HealthzS
     """The server as all pages together see it."""
 
 
-_STEPS: dict[str, Callable[[PagesServer, bytes], Steps[Page]]] = {
+PAGES_IN_STEPS: dict[str, Callable[[PagesServer, bytes], Steps[Page]]] = {
     "SUBSZ": lambda server, body: subsz_steps(server, SubszOptions.from_json(body)),
     "CONNZ": lambda server, body: connz_steps(server, ConnzOptions.from_json(body)),
 }
-_SERVER: dict[str, Callable[[PagesServer, bytes], Page]] = {
+PAGES: dict[str, Callable[[PagesServer, bytes], Page]] = {
     "VARZ": lambda server, body: varz(server),
     "ROUTEZ": lambda server, body: routez(server, RoutezOptions.from_json(body)),
     "GATEWAYZ": lambda server, body: gatewayz(server, GatewayzOptions.from_json(body)),
@@ -61,9 +61,9 @@ def _no_groups(options: RaftzOptions) -> Page:
 
 def server_page(server: PagesServer, name: str, body: bytes) -> Steps[Page]:
     """Make a page about the server. Raises JSONError for a malformed body, RequestError."""
-    if name in _STEPS:
-        return (yield from _STEPS[name](server, body))
-    return _SERVER[name](server, body)
+    if name in PAGES_IN_STEPS:
+        return (yield from PAGES_IN_STEPS[name](server, body))
+    return PAGES[name](server, body)
 
 
 def account_page(server: PagesServer, name: str, account: str, body: bytes) -> Steps[Page]:
@@ -88,7 +88,9 @@ def statz(server: PagesServer, body: bytes, accounts: tuple[str, ...]) -> Page |
     return page if page["account_statz"] or options.include_unused else None
 
 
-def subscribers(server: PagesServer, account: Account, subject: str, queue: bytes | None) -> Steps[int]:
+def count_subscriptions(
+    server: PagesServer, account: Account, subject: str, queue: bytes | None
+) -> Steps[int]:
     """Count the clients' subscriptions that match a literal subject, or are subsets of one with wildcards.
 
     With `queue`, count only those of that queue group.

@@ -16,9 +16,10 @@ MOST_WAITING = 1024
 """Pieces of work that may wait. Beyond it, the connection with the most of them loses its latest."""
 
 
-class Turns:
-    """Does work in turns. Connections take turns; the pieces of work of one connection are done in order.
+class LongWork:
+    """Does long work in slices of TURN seconds. Connections take turns, one slice each.
 
+    The pieces of work of one connection are done in order.
     Work for a closed connection is dropped: `connections` contains the ids of the open ones. `spawn` starts a
     task that is cancelled when the server stops. Used in the loop's thread.
     """
@@ -36,14 +37,14 @@ class Turns:
         self._count = 0
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, asker: int, work: "Steps[None]") -> None:
-        """Begin work for the connection with the id `asker`, with one turn at once if none of its work waits.
+    def begin(self, cid: int, work: "Steps[None]") -> None:
+        """Begin work for the connection with the id `cid`, with one slice at once if none of its work waits.
 
-        Later turns do the rest.
+        Later slices do the rest.
         """
-        if asker not in self._waiting and _is_done(work, time.monotonic() + TURN):
+        if cid not in self._waiting and _is_done(work, time.monotonic() + TURN):
             return
-        self._waiting.setdefault(asker, deque()).append(work)
+        self._waiting.setdefault(cid, deque()).append(work)
         self._count += 1
         if self._count > MOST_WAITING:
             crowded = max(self._waiting, key=lambda each: len(self._waiting[each]))
@@ -69,15 +70,15 @@ class Turns:
             self._start()
 
     async def _work(self) -> None:
-        """Give each connection one turn, in rounds of the loop, until no work is left."""
+        """Give each connection one slice, in rounds of the loop, until no work is left."""
         while self._waiting:
             await asyncio.sleep(0)
-            asker = next(iter(self._waiting))
-            works = self._waiting.pop(asker)
-            self._waiting[asker] = works  # at the end: the other connections come first
-            if asker not in self._connections:
+            cid = next(iter(self._waiting))
+            works = self._waiting.pop(cid)
+            self._waiting[cid] = works  # at the end: the other connections come first
+            if cid not in self._connections:
                 self._count -= len(works)
-                del self._waiting[asker]
+                del self._waiting[cid]
                 continue
             until = time.monotonic() + TURN
             done = True
@@ -87,14 +88,14 @@ class Turns:
                     done = _is_done(work, until)
                 finally:  # work that raises has ended
                     if done:
-                        self._removed(asker)
+                        self._removed(cid)
                     else:
                         works.appendleft(work)
 
-    def _removed(self, asker: int) -> None:
+    def _removed(self, cid: int) -> None:
         self._count -= 1
-        if not self._waiting[asker]:
-            del self._waiting[asker]
+        if not self._waiting[cid]:
+            del self._waiting[cid]
 
 
 def _is_done(work: "Steps[None]", until: float) -> bool:

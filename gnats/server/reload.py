@@ -1,7 +1,7 @@
-"""Reload the configuration of a running server (reload.go): read the options, then check the clients again.
+"""Reload the configuration of a running server (reload.go): read the options, apply them, check the clients.
 
-Clients are checked in slices, so that the loop gets to other work in between. Server.reload() applies the
-options themselves.
+Clients are checked in slices, so that the loop gets to other work in between. Server.reload() reloads one
+configuration after the other.
 """
 
 import asyncio
@@ -9,19 +9,26 @@ import gc
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gnats.auth.authenticator import Authenticator, Denied
 from gnats.auth.connect import Connector, close_over_maximum, limits, permissions_of
 from gnats.client.grant import Grant
+from gnats.clock import time_ns
 from gnats.connection.closed_state import ClosedState
-from gnats.errors import OptionError
+from gnats.errors import OptionError, ServerError
 from gnats.options.options import Options, read_config
 from gnats.options.values.auth import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
+    from gnats.accounts.accounts import Accounts
     from gnats.client.session import Session
+    from gnats.core.runtime.state import ServerState
+    from gnats.events.events import Events
+    from gnats.jetstream.control.jetstream import JetStream
     from gnats.log.logger import Logger
+    from gnats.operator.accounts import OperatorAccounts
+    from gnats.tls.context import ClientTLS
 
 _AUTH = frozenset(("Username", "Password", "Authorization", "Users", "Nkeys", "NoAuthUser", "Accounts"))
 _LIMITS = frozenset(("MaxControlLine", "MaxPayload", "PingInterval", "MaxPingsOut", "Accounts"))
@@ -70,6 +77,152 @@ def close_clients_over_maximum(clients: "Mapping[int, Session]", most: int, log:
         session.rate_limit(log, "ERR", error)
     if over:
         log.notice(f"Closed {len(over)} connections to fall within max_connections")
+
+
+class ReloadedServer(Protocol):
+    """The server as a reload sees it."""
+
+    opts: Options
+    config_time: int
+
+    @property
+    def running(self) -> bool: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def state(self) -> "ServerState": ...
+    @property
+    def log(self) -> "Logger": ...
+    @property
+    def make_log(self) -> "Callable[[Options], Logger] | None": ...
+    @property
+    def accounts(self) -> "Accounts": ...
+    @property
+    def operator_accounts(self) -> "OperatorAccounts | None": ...
+    @property
+    def clients(self) -> "Mapping[int, Session]": ...
+    @property
+    def events(self) -> "Events | None": ...
+    @property
+    def jetstream(self) -> "JetStream | None": ...
+    @property
+    def tls(self) -> "ClientTLS | None": ...
+
+    def configure_authorization(self, opts: Options) -> Authenticator: ...
+    def make_tls(self, opts: Options) -> "ClientTLS | None": ...
+    def use_tls(self, tls: "ClientTLS | None") -> None: ...
+    def check_endpoints(self, opts: Options) -> None: ...
+    def reload_endpoints(self) -> None: ...
+    def update_state(self) -> None: ...
+    def update_info(self) -> None: ...
+    def update_pid_file(self) -> None: ...
+    def update_ports_file(self) -> None: ...
+    async def disable_jetstream(self) -> None: ...
+    async def restart_jetstream(self) -> None: ...
+
+
+class Reload:
+    """One reload of a server: `new` are options that baseline() has completed.
+
+    `again`: the last reload ended for want of memory, so configure the accounts even if no option changed.
+    """
+
+    def __init__(self, server: ReloadedServer, connector: Connector, new: Options, *, again: bool) -> None:
+        self._server = server
+        self._connector = connector
+        self._old = replace(server.opts, port=server.port)
+        # any free port: keep the current one
+        self._new = replace(new, port=self._old.port) if new.port <= 0 else new
+        self._again = again
+
+    async def run(self) -> None:
+        """Apply the options.
+
+        All steps that can fail come first, so a reload changes everything or nothing. Raises OptionError or
+        ServerError, and the old options stay.
+        """
+        from gnats.options.reloadable import LOG_OPTIONS, diff_options
+
+        server, old, new, before = self._server, self._old, self._new, self._connector.auth
+        self._require_running()
+        notices = diff_options(old, new)
+        auth = server.configure_authorization(new)
+        tls = server.make_tls(new)
+        if "TLSConfig" not in notices and tls and server.tls and tls.digest != server.tls.digest:
+            notices["TLSConfig"] = "Reloaded: tls = enabled"  # the same files, with other certificates
+        changed = notices.keys()
+        server.check_endpoints(new)
+        log = server.make_log(new) if server.make_log and changed & LOG_OPTIONS else None
+        try:
+            await self._reload_accounts(changed)
+        except (OptionError, ServerError):
+            if log:
+                log.close()
+            raise
+
+        server.opts, self._connector.auth = new, auth
+        server.use_tls(tls)
+        server.update_info()
+        self._apply_options(changed)
+        for notice in filter(None, notices.values()):
+            server.log.notice(notice)
+        if log:
+            server.log.become(log)
+        server.config_time = time_ns()
+        if old.jetstream.enabled or new.jetstream.enabled:
+            await self._reload_jetstream(changed)
+
+        by_jwt = server.operator_accounts is not None
+        await ClientReload(self._connector, server.clients, changed, before, by_jwt=by_jwt).run()
+        digest = f"({new.config_digest})" if new.config_digest else ""
+        server.log.notice(f"Reloaded server configuration {digest}")
+
+    def _require_running(self) -> None:
+        if not self._server.running:
+            raise ServerError("the server is not running")
+
+    async def _reload_accounts(self, changed: Set[str]) -> None:
+        server = self._server
+        if server.operator_accounts:
+            await server.operator_accounts.reload(self._new)
+            self._require_running()
+        if self._again or changed & {"Accounts", "JetStream"}:
+            server.accounts.configure(self._new)
+
+    def _apply_options(self, changed: Set[str]) -> None:
+        """Apply the options that cannot fail a reload. Errors with the pid and ports files are logged."""
+        server, opts, log = self._server, self._new, self._server.log
+        if "Debug" in changed:
+            log.debug_on = server.state.debug = opts.debug
+        if "Trace" in changed:
+            log.trace_on = server.state.trace = opts.trace
+        server.update_state()
+        if "PidFile" in changed and opts.pid_file:
+            server.update_pid_file()
+        if "PortsFileDir" in changed:
+            server.update_ports_file()
+        server.reload_endpoints()
+        if "MaxConn" in changed:
+            close_clients_over_maximum(server.clients, opts.max_conn, log)
+        if changed & {"Tags", "Metadata"} and server.events:
+            server.events.statsz_update()
+
+    async def _reload_jetstream(self, changed: Set[str]) -> None:
+        """Start or stop JetStream, or apply its new limits and accounts."""
+        js, opts = self._server.jetstream, self._new.jetstream
+        if not opts.enabled:
+            await self._server.disable_jetstream()
+        elif js is None:
+            await self._server.restart_jetstream()
+        else:
+            if changed & {"JetStreamMaxMemory", "JetStreamMaxStore"}:
+                js.set_limits(
+                    opts.max_memory if "JetStreamMaxMemory" in changed else js.max_memory,
+                    opts.max_store if "JetStreamMaxStore" in changed else js.max_store,
+                )
+            if "JetStreamLimits" in changed:
+                js.set_stream_limits(opts.limits)
+            await js.configure_accounts()
 
 
 class ClientReload:

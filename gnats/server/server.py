@@ -3,8 +3,7 @@
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterable, Set
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from gnats.jetstream.engine.engine import Engine
     from gnats.monitor.http import Monitor
     from gnats.monitor.profiling import Profiler
-    from gnats.operator.apply import Trust
+    from gnats.operator.accounts import OperatorAccounts
     from gnats.operator.mode import OperatorMode
     from gnats.options.values.accounts import ServiceLatency
     from gnats.server.lame_duck import LameDuck
@@ -70,7 +69,7 @@ class Server:
         self.make_log: Callable[[Options], Logger] | None = None if log else _make_log
         """Makes a new log from options at a reload; None when the caller passed a log, which then stays."""
         self.log = log or _make_log(opts)
-        self.read_options: Callable[[], Options] | None = None
+        self.options_reader: Callable[[], Options] | None = None
         """Reads the options for a reload, in a thread; None: a reload reads the configuration file."""
         self.identity = new_identity(opts.server_name, keys=bool(opts.accounts_by_jwt or opts.auth_callout))
         self.start_time = time_ns()
@@ -78,20 +77,13 @@ class Server:
         self.state = ServerState()
         self.state.debug = self.log.debug_on
         self.state.trace = self.log.trace_on
-        self.state.trace_verbose = opts.trace_verbose
-        self.state.trace_headers = opts.trace_headers
-        self.state.max_traced_msg_len = max(opts.max_traced_msg_len, 0)
-        self.state.no_fast_producer_stall = opts.no_fast_producer_stall
+        self.update_state()
         self.clients: dict[int, Session] = {}
         """The clients by connection id, without refused connections."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self.trust: Trust | None = None
-        if opts.accounts_by_jwt:
-            self.trust = self._read_jwts(opts)
-            self.accounts = Accounts(opts, self.name, self.trust.check_activation, self.trust.complain)
-            self.trust.accounts = self.accounts
-        else:
-            self.accounts = Accounts(opts, self.name, log_error=self.log.error)
+        self.operator_accounts: OperatorAccounts | None = None
+        """Applies JWTs to the accounts; None when the configuration defines the accounts."""
+        self.accounts = self._make_accounts(opts)
         self.global_account = self.accounts.global_account
         self.system_account = self.accounts.system_account
         self._closed = asyncio.Event()
@@ -105,19 +97,9 @@ class Server:
         self.on_state: Callable[[str], object] | None = None
         """Called with "reloading" and then "ready" or "lame duck" around a reload, and with "lame duck" and
         "stopping" when these begin."""
-        self._info = Info(
-            server_id=self.id,
-            server_name=self.name,
-            host=opts.host,
-            port=opts.port,
-            headers=not opts.no_header_support,
-            max_payload=opts.max_payload,
-            jetstream=opts.jetstream.enabled,
-            domain=opts.jetstream.domain,
-            xkey=self.identity.keys.curve.public_key if self.identity.keys else "",
-        )
+        self._info = self._make_info(opts)
         self._connector = Connector(
-            self._configure_authorization(opts),
+            self.configure_authorization(opts),
             self._info,
             self.accounts,
             self.log,
@@ -151,10 +133,12 @@ class Server:
         self._stopped = asyncio.Event()
         self.replace_tls(opts)
 
-    def _read_jwts(self, opts: Options) -> "Trust":
-        from gnats.operator.apply import Trust
+    def _make_accounts(self, opts: Options) -> Accounts:
+        if not opts.accounts_by_jwt:
+            return Accounts(opts, self.name, log_error=self.log.error)
+        from gnats.operator.accounts import OperatorAccounts
 
-        return Trust(
+        self.operator_accounts = by_jwt = OperatorAccounts(
             opts,
             self.name,
             self.clients,
@@ -163,8 +147,24 @@ class Server:
             limits_changed=self._reconfigure_jetstream,
             spawn=self.spawn,
         )
+        by_jwt.accounts = Accounts(opts, self.name, by_jwt.check_activation, by_jwt.complain)
+        return by_jwt.accounts
 
-    def _configure_authorization(self, opts: Options) -> Authenticator:
+    def _make_info(self, opts: Options) -> Info:
+        return Info(
+            server_id=self.id,
+            server_name=self.name,
+            host=opts.host,
+            port=opts.port,
+            headers=not opts.no_header_support,
+            max_payload=opts.max_payload,
+            jetstream=opts.jetstream.enabled,
+            domain=opts.jetstream.domain,
+            xkey=self.identity.keys.curve.public_key if self.identity.keys else "",
+        )
+
+    def configure_authorization(self, opts: Options) -> Authenticator:
+        """Make the authenticator of these options."""
         accounts, clients = self.accounts, self.internal_clients
         return configure_authorization(opts, self.operator_mode, self.identity, accounts, clients, self.log)
 
@@ -210,7 +210,7 @@ class Server:
     @property
     def operator_mode(self) -> "OperatorMode | None":
         """The accounts and users that JWTs define; None when the configuration defines them."""
-        return self.trust.mode if self.trust else None
+        return self.operator_accounts.mode if self.operator_accounts else None
 
     @property
     def num_clients(self) -> int:
@@ -300,8 +300,8 @@ class Server:
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), events.handle, self.log)
         self.internal_clients.poller = self.pollers.internal
         self.accounts.no_events = self._let_go_of_streams
-        if self.trust:
-            await self.trust.start()
+        if self.operator_accounts:
+            await self.operator_accounts.start()
         if self.system_account:
             self._start_system_account(self.system_account)
         if opts.http_port or opts.https_port:  # JetStream may take long: live, not ready
@@ -367,8 +367,8 @@ class Server:
         jetstream, self.jetstream = self.jetstream, None
         if jetstream:
             await jetstream.close()
-        if self.trust:
-            await self.trust.close()
+        if self.operator_accounts:
+            await self.operator_accounts.close()
         if self.tls:
             self.tls.close()
         if self._monitor:
@@ -557,8 +557,8 @@ class Server:
             lame_duck=self._clients.lame_duck,
         )
         self.accounts.measured = self._measured
-        if self.trust:
-            self.trust.serve(client, self.events)
+        if self.operator_accounts:
+            self.operator_accounts.serve(client, self.events)
 
     def _stats(self) -> dict[str, object]:
         from gnats.monitor.pages.statsz import server_stats
@@ -589,13 +589,13 @@ class Server:
     # -- reload ----------------------------------------------------------------------------------------------
 
     async def reload(self, opts: Options | None = None) -> None:
-        """Apply options: `opts`, or those that `read_options` or the configuration file have now.
+        """Apply options: `opts`, or those that `options_reader` or the configuration file have now.
 
         Raises OptionError or ServerError, after logging it, when the options are invalid or cannot change
         while the server runs: the old ones stay. ServerError also when there is no memory: then a part of
         the new ones may be in force. Reloads run one after the other.
         """
-        from gnats.server.reload import read_options
+        from gnats.server.reload import Reload, read_options
 
         async with self._reloading:
             if self.running:
@@ -604,9 +604,10 @@ class Server:
                 new = (
                     opts.baseline()
                     if opts
-                    else await asyncio.to_thread(read_options, self.opts, self.read_options)
+                    else await asyncio.to_thread(read_options, self.opts, self.options_reader)
                 )
-                await self._reload(new)
+                await Reload(self, self._connector, new, again=self._half_reloaded).run()
+                self._half_reloaded = False
             except (OptionError, ServerError) as exc:
                 self.log.error(f"Failed to reload server configuration: {exc}")
                 raise
@@ -618,102 +619,17 @@ class Server:
                 if self.running:
                     self.tell("lame duck" if self.in_lame_duck_mode else "ready")
 
-    async def _reload(self, new: Options) -> None:
-        """Apply options that baseline() has completed.
-
-        All steps that can fail come first, so a reload changes everything or nothing. Raises OptionError or
-        ServerError, and the old options stay.
-        """
-        from gnats.options.reloadable import LOG_OPTIONS, diff_options
-        from gnats.server.reload import ClientReload
-
-        self._require_running()
-        old, before = replace(self.opts, port=self.port), self.auth
-        if new.port <= 0:  # any free port: keep the current one
-            new = replace(new, port=old.port)
-        changed = diff_options(old, new)
-        auth = self._configure_authorization(new)
-        tls = self.make_tls(new)
-        if "TLSConfig" not in changed and tls and self.tls and tls.digest != self.tls.digest:
-            changed["TLSConfig"] = "Reloaded: tls = enabled"  # the same files, with other certificates
-        self.check_endpoints(new)
-        log = self.make_log(new) if self.make_log and changed.keys() & LOG_OPTIONS else None
-        try:
-            if self.trust:
-                await self.trust.reload(new)
-                self._require_running()
-            if self._half_reloaded or changed.keys() & {"Accounts", "JetStream"}:
-                self.accounts.configure(new)
-        except (OptionError, ServerError):
-            if log:
-                log.close()
-            raise
-
-        self.opts, self._connector.auth = new, auth
-        self.use_tls(tls)
-        self.update_info()
-        self._apply_options(changed.keys())
-        for notice in filter(None, changed.values()):
-            self.log.notice(notice)
-        if log:
-            self.log.become(log)
-        self.config_time = time_ns()
-        if old.jetstream.enabled or new.jetstream.enabled:
-            await self._reload_jetstream(changed.keys())
-
-        by_jwt = self.operator_mode is not None
-        await ClientReload(self._connector, self.clients, changed.keys(), before, by_jwt=by_jwt).run()
-        self._half_reloaded = False
-        digest = f"({new.config_digest})" if new.config_digest else ""
-        self.log.notice(f"Reloaded server configuration {digest}")
-
-    async def _reload_jetstream(self, changed: Set[str]) -> None:
-        """Start or stop JetStream, or apply its new limits and accounts."""
-        js, opts = self.jetstream, self.opts.jetstream
-        if not opts.enabled:
-            await self.disable_jetstream()
-        elif js is None:
-            await self.restart_jetstream()
-        else:
-            if changed & {"JetStreamMaxMemory", "JetStreamMaxStore"}:
-                js.set_limits(
-                    opts.max_memory if "JetStreamMaxMemory" in changed else js.max_memory,
-                    opts.max_store if "JetStreamMaxStore" in changed else js.max_store,
-                )
-            if "JetStreamLimits" in changed:
-                js.set_stream_limits(opts.limits)
-            await js.configure_accounts()
-
-    def _require_running(self) -> None:
-        if not self.running:
-            raise ServerError("the server is not running")
-
-    def _apply_options(self, changed: Set[str]) -> None:
-        """Apply the options that cannot fail a reload. Errors with the pid and ports files are logged."""
-        opts, state, log = self.opts, self.state, self.log
-        if "Debug" in changed:
-            log.debug_on = state.debug = opts.debug
-        if "Trace" in changed:
-            log.trace_on = state.trace = opts.trace
-        state.trace_verbose, state.trace_headers = opts.trace_verbose, opts.trace_headers
-        state.max_traced_msg_len = max(opts.max_traced_msg_len, 0)
-        state.no_fast_producer_stall = opts.no_fast_producer_stall
-        if "PidFile" in changed and opts.pid_file:
-            self.update_pid_file()
-        if "PortsFileDir" in changed:
-            self.update_ports_file()
-        self.reload_endpoints()
-        if "MaxConn" in changed:
-            from gnats.server.reload import close_clients_over_maximum
-
-            close_clients_over_maximum(self.clients, opts.max_conn, log)
-        if changed & {"Tags", "Metadata"} and self.events:
-            self.events.statsz_update()
-
     @property
     def running(self) -> bool:
         """Whether the server has started and has not begun to shut down."""
         return self.pollers is not None and self._stopping is None
+
+    def update_state(self) -> None:
+        """Copy the options that the data plane reads to its state."""
+        opts, state = self.opts, self.state
+        state.trace_verbose, state.trace_headers = opts.trace_verbose, opts.trace_headers
+        state.max_traced_msg_len = max(opts.max_traced_msg_len, 0)
+        state.no_fast_producer_stall = opts.no_fast_producer_stall
 
     def update_info(self) -> None:
         """Copy the options, the port and JetStream's state to the INFO of later clients."""

@@ -13,7 +13,7 @@ from gnats.events.events import Events, encode, encode_steps
 from gnats.go.json import JSONError, Struct, marshal, marshal_steps, unmarshal
 from gnats.go.text import SECOND
 from gnats.options.values.auth import Permissions, SubjectPermission
-from gnats.runtime.long_work import Turns
+from gnats.runtime.long_work import LongWork
 
 if TYPE_CHECKING:
     import asyncio
@@ -52,7 +52,8 @@ SERVER_PAGES = (
     "IPQUEUESZ",
     "RAFTZ",
 )
-"""Monitoring pages that a server answers as requests. PROFILEZ is apart, because it measures for a while."""
+"""The pages of gnats.monitor.services, which the first request loads. PROFILEZ is apart, because it measures
+for a while."""
 
 ACCOUNT_PAGES = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO")
 
@@ -93,7 +94,7 @@ class Services:
         self._options = options
         self._spawn = spawn
         self._reload_server = reload
-        self._turns = Turns(sessions, spawn, log)
+        self._long_work = LongWork(sessions, spawn, log)
         me = f"$SYS.REQ.SERVER.{events.server_id}"
         self._on("$SYS.REQ.SERVER.PING", self._statsz)
         for prefix in (me, "$SYS.REQ.SERVER.PING"):
@@ -129,7 +130,7 @@ class Services:
 
         def begin(request: Message) -> None:
             if request.reply:
-                self._turns.begin(request.producer, self._answer(request, f"{what}EventOptions", answer))
+                self._long_work.begin(request.producer, self._answer(request, f"{what}EventOptions", answer))
 
         self._on(subject, begin)
 
@@ -309,20 +310,20 @@ class Services:
     def _count_subscribers(
         self, request: Message, account: "Account", subject: str, queue: bytes | None
     ) -> None:
-        from gnats.monitor.services import subscribers
+        from gnats.monitor.services import count_subscriptions
 
         def count() -> "Steps[None]":
-            found = yield from subscribers(self._pages, account, subject, queue)
+            found = yield from count_subscriptions(self._pages, account, subject, queue)
             self._events.respond(request.reply, found)
 
-        self._turns.begin(request.producer, count())
+        self._long_work.begin(request.producer, count())
 
     def _user_info(self, request: Message) -> None:
         session = self._sessions.get(request.producer)
         if session is None or not request.reply:  # the client has gone, or wants no answer
             return
-        asked_as: dict[str, object] = json.loads(request.asker or b"{}")
-        info = user_info(session, str(asked_as.get("acc", "")))
+        requester: dict[str, object] = json.loads(request.requester or b"{}")
+        info = user_info(session, str(requester.get("acc", "")))
         self._events.respond(request.reply, {"server": self._events.server_info(), "data": info})
 
 

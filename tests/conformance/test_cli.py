@@ -16,7 +16,7 @@ from support.launch import Launch
 from support.servers import LISTENING, READY, REFERENCE, TIMEOUT, Kind, Server, until
 from support.wire import Closed, Connection, parse_info
 
-from gnats.server.idle import ServerProcess, wait_for_rest
+from gnats.testing.rest import ServerProcess, wait_for_rest
 
 from .cases import QUIET
 

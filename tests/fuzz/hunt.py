@@ -16,8 +16,8 @@ from pathlib import Path
 from support.caller import Caller
 from support.servers import TROUBLE, Kind, Server
 
-from gnats.server import idle
-from gnats.server.idle import NotAtRest, own_memory
+from gnats.testing import rest
+from gnats.testing.rest import NotAtRest, own_memory
 
 from .draw import Draw
 from .player import drain, say
@@ -302,11 +302,11 @@ def tell(kind: Kind, steps: list[Step], seed: int, seconds: float, keep: Path | 
     if not fails(kind, steps, 2):
         print("  alone the sequence does not fail: it needs those before it, or chance", flush=True)
         return
-    patience, idle.PATIENCE = idle.PATIENCE, 1.5
+    patience, rest.PATIENCE = rest.PATIENCE, 1.5
     try:
         short = shorten(steps, lambda fewer: bool(fails(kind, fewer)), seconds)
     finally:
-        idle.PATIENCE = patience
+        rest.PATIENCE = patience
     print(f"  as it fails alone: {fails(kind, short, 3).splitlines()[0:3]}", flush=True)
     print("  " + "\n  ".join(json.dumps(step)[:500] for step in short), flush=True)
     if keep:

@@ -9,8 +9,8 @@ import pytest
 
 from gnats.options.values.accounts import AccountConfig
 from gnats.options.values.auth import User
-from gnats.server.idle import wait_for_rest_in_loop
 from gnats.server.server import Server
+from gnats.testing.rest import wait_for_rest_in_loop
 
 from .conftest import Connect, Start
 from .peer import TIMEOUT, Log, Peer

@@ -430,7 +430,7 @@ async def test_pages_that_are_asked_for_at_once_take_turns(
         turns.append(rounds)
         return {}
 
-    monkeypatch.setattr(http_server, "TURN", -1.0)  # every turn is over at once
+    monkeypatch.setattr(http_server, "SLICE", -1.0)  # every slice is over at once
     monkeypatch.setattr(http_server, "connz_steps", steps)
     monkeypatch.setattr(http_server, "varz", varz)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from gnats.server.idle import ServerProcess, wait_for_rest
+from gnats.testing.rest import ServerProcess, wait_for_rest
 
 from .servers import TIMEOUT, Kind, until
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from gnats.server.idle import NotAtRest, ServerProcess, wait_for_rest
+from gnats.testing.rest import NotAtRest, ServerProcess, wait_for_rest
 
 from .forks import ForkedProcess, fork
 from .process import SANITIZED

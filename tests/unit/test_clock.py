@@ -27,8 +27,8 @@ WAITS = re.compile(
 )
 REAL = {
     "clock.py",
-    "idle.py",  # measures real time
-    "testing.py",
+    "rest.py",  # measures real time
+    "server_thread.py",
     "systemd.py",  # the service manager's time
     "errors.py",  # of TLS: OpenSSL compares certificates with the real time
 }

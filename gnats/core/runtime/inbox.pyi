@@ -16,11 +16,11 @@ EV_LOG: int
 EV_TRACE: int
 """A line of the protocol trace: a is a TRACE_* code, b is not 0 when data is cut, data is the line."""
 EV_MSG: int
-"""A message for an internal client: data is (subject, reply, header, payload, asker, account, sid).
+"""A message for an internal client: data is (subject, reply, header, payload, requester, account, sid).
 
-`asker` is the requester as JSON (ClientInfo), known from the connection and the imports that the message
-came through; b"" without an imported service. `account` is the name, as JSON, of the account that imports
-the service; without an import, of the publisher's account."""
+`requester` is JSON (ClientInfo), known from the connection and the imports that the message came through;
+b"" without an imported service. `account` is the name, as JSON, of the account that imports the service;
+without an import, of the publisher's account."""
 EV_RESPONSES: int
 """An exported service expects its first response: a is the service's id."""
 EV_LATENCY: int

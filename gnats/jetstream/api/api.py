@@ -1,8 +1,8 @@
 """Answer requests to `$JS.API.>`: find the requester, queue the request, respond (jetstream_api.go).
 
 Accounts import the API from the system account. The requester is known from the connection and the imports
-that the request came through (Message.asker, Message.account), never from its header. Requests wait in two
-queues; requests for information give way to the others.
+that the request came through (Message.requester, Message.account), never from its header. Requests wait in
+two queues; requests for information give way to the others.
 request.py has a request and its routes; stream_requests.py and consumer_requests.py have the handlers.
 """
 
@@ -41,9 +41,9 @@ _SYSTEM_ONLY = ("META.LEADER.STEPDOWN", "SERVER.REMOVE", "SERVER.EVACUATE", "MET
 _SLICE = 0.002
 """Seconds of answering after which the loop gets to other work than the API."""
 _INFOS_EVERY = 8
-"""Number of turns after which a request for information goes first, however many other requests wait."""
+"""After this number of requests, one for information goes first, however many others wait."""
 _AT_ONCE = 16
-"""Slow requests, which mostly wait for files, that are carried out at the same time."""
+"""Limited requests, which mostly wait for files, that are carried out at the same time."""
 _AT_ONCE_OF_ONE = 4
 """The same for one account."""
 _DECODED_AT_ONCE = 2
@@ -53,19 +53,19 @@ _DECODED_AT_ONCE = 2
 class Api:
     """The API of a server's JetStream. Used from the loop's thread.
 
-    `client` subscribes in the system account; `sessions` contains the ids of the server's clients.
+    `client` subscribes in the system account; `client_ids` contains the ids of the server's clients.
     """
 
-    def __init__(self, js: JetStream, client: InternalClient, sessions: Container[int]) -> None:
+    def __init__(self, js: JetStream, client: InternalClient, client_ids: Container[int]) -> None:
         self.js = js
-        self._sessions = sessions
+        self._client_ids = client_ids
         self._client = client
         routes = (*stream_requests.ROUTES, *consumer_requests.ROUTES)
         self._routes: dict[str, Route] = {route.verb: route for route in routes}
         self._requests = RequestQueue("JetStream API queue")
         self._infos = RequestQueue("JetStream API info queue")
-        self._ready, self._ready_slow, self._ready_infos = Ready(), Ready(), Ready()
-        self._turns = 0
+        self._ready, self._ready_limited, self._ready_infos = Ready(), Ready(), Ready()
+        self._chosen = 0
         self._worker: asyncio.Task[None] | None = None
         self._running: dict[asyncio.Task[None], Job] = {}
         self._current: Job | None = None
@@ -114,14 +114,14 @@ class Api:
         tokens = subject.split(".")[2:]
         if subject[len("$JS.API.") :] in _SYSTEM_ONLY or tokens[0] == "ACCOUNT":
             return
-        client, account = self._asker(message)
+        client, account = self._requester(message)
         if account is None:
             return
         request = Request(
             self.js, self, subject, tokens, message.reply, message.header, message.payload, account, client
         )
-        if not message.asker and tokens != ["INFO"]:
-            if message.producer in self._sessions:
+        if not message.requester and tokens != ["INFO"]:
+            if message.producer in self._client_ids:
                 request.response_type, request.client = SYSTEM_RESPONSE, None
                 self._answer(request, errors.NOT_ENABLED_FOR_ACCOUNT())
             return
@@ -131,33 +131,33 @@ class Api:
         request.response_type, request.empty = _TYPE + route.response, route.empty
         self._enqueue(request, route, message.producer)
 
-    def _asker(self, message: Message) -> tuple[Json | None, Account | None]:
+    def _requester(self, message: Message) -> tuple[Json | None, Account | None]:
         """Return the requester's client information and its account (getRequestInfo).
 
         The account is None when the request came through no import and not from the system account.
         """
         account = self.js.server_accounts.get(message.account_name)
-        if message.asker:
-            return json.loads(message.asker), account
+        if message.requester:
+            return json.loads(message.requester), account
         return {}, account if account is self.js.server_accounts.system_account else None
 
     # -- the queues --------------------------------------------------------------------------------------
 
-    def _enqueue(self, request: Request, route: Route, asker: int) -> None:
+    def _enqueue(self, request: Request, route: Route, cid: int) -> None:
         options = self.js.config.options
         limit = options.request_queue_limit if options.request_queue_limit > 0 else _DEFAULT_LIMIT
         queue = self._requests
         if route.is_info:
             queue = self._infos
             limit = options.info_queue_limit if options.info_queue_limit > 0 else limit
-        job = Job(request, route, asker, queue)
+        job = Job(request, route, cid, queue)
         queue.add(job)
         self.inflight += 1
         if queue.is_full(limit):
             self._drop(queue)
         if job.waits:
             claims = route.claims(request.account.name, request.tokens)
-            job.turn = self.js.lanes.enter(claims, partial(self._is_ready, job))
+            job.hold = self.js.lanes.enter(claims, partial(self._is_ready, job))
 
     def _drop(self, queue: RequestQueue) -> None:
         """Drop requests from a full queue, and report them."""
@@ -171,25 +171,25 @@ class Api:
 
     def _is_ready(self, job: Job) -> None:
         """Queue a job that has got all its lanes."""
-        if job.is_slow:
-            self._ready_slow.add(job, job.request.account.name)
+        if job.limited:
+            self._ready_limited.add(job, job.request.account.name)
         elif job.route.is_info:
-            self._ready_infos.add(job, job.asker)
+            self._ready_infos.add(job, job.cid)
         else:
-            self._ready.add(job, job.asker)
+            self._ready.add(job, job.cid)
         self._start_worker()
 
     def _next(self) -> Job | None:
         """Return the next job to begin, None when there is none."""
-        self._turns += 1
-        if self._turns % _INFOS_EVERY == 0 and (job := self._ready_infos.next()):
+        self._chosen += 1
+        if self._chosen % _INFOS_EVERY == 0 and (job := self._ready_infos.next()):
             return job
-        if len(self._running) < _AT_ONCE and (job := self._ready_slow.next(self._is_busy)):
+        if len(self._running) < _AT_ONCE and (job := self._ready_limited.next(self._is_busy)):
             return job
         return self._ready.next() or self._ready_infos.next()
 
     def _is_busy(self, account: object) -> bool:
-        """Whether an account has as many slow requests under way as it may."""
+        """Whether an account has as many limited requests under way as it may."""
         running = (job.request.account.name for job in self._running.values())
         return sum(each == account for each in running) >= _AT_ONCE_OF_ONE
 
@@ -259,8 +259,8 @@ class Api:
 
     def _done(self, job: Job) -> None:
         self.inflight -= 1
-        if job.turn:
-            self.js.lanes.leave(job.turn)
+        if job.hold:
+            self.js.lanes.leave(job.hold)
 
     def _take_answer(self, request: Request, answer: Json | None) -> None:
         if answer is not None:
@@ -327,10 +327,10 @@ class Api:
 
     def _purge_account(self, message: Message) -> None:
         """Delete everything stored for an account (jsLeaderAccountPurgeRequest)."""
-        client, account = self._asker(message)
+        client, account = self._requester(message)
         if account is None or account is not self.js.server_accounts.system_account:
             return
-        if message.producer not in self._sessions:
+        if message.producer not in self._client_ids:
             return
         subject = message.subject.decode("utf-8", "replace")
         request = Request(
@@ -347,7 +347,7 @@ class Api:
         )
         self._enqueue(
             request,
-            Route("ACCOUNT.PURGE", stream_requests.purge_account, "", scope=Scope.ACCOUNT_END),
+            Route("ACCOUNT.PURGE", stream_requests.purge_account, "", scope=Scope.ACCOUNT_END, limited=True),
             message.producer,
         )
 

@@ -238,8 +238,16 @@ async def _unpin(request: Request) -> Json | None:
 # Not here: CONSUMER.MSG.NEXT and CONSUMER.RESET, to which each consumer subscribes in its account (its native
 # half, and Consumer in control/consumers.py).
 ROUTES = (
-    Route("CONSUMER.CREATE", _create, "consumer_create_response", 1, or_more=True, body=_CREATE_BODY),
-    Route("CONSUMER.DURABLE.CREATE", _create, "consumer_create_response", 2, body=_CREATE_BODY),
+    Route(
+        "CONSUMER.CREATE",
+        _create,
+        "consumer_create_response",
+        1,
+        or_more=True,
+        body=_CREATE_BODY,
+        limited=True,
+    ),
+    Route("CONSUMER.DURABLE.CREATE", _create, "consumer_create_response", 2, body=_CREATE_BODY, limited=True),
     Route(
         "CONSUMER.NAMES",
         _names,
@@ -261,7 +269,7 @@ ROUTES = (
         body=_PAGE_BODY,
     ),
     Route("CONSUMER.INFO", _info, "consumer_info_response", 2, is_info=True, scope=Scope.STREAM),
-    Route("CONSUMER.DELETE", _delete, "consumer_delete_response", 2),
+    Route("CONSUMER.DELETE", _delete, "consumer_delete_response", 2, limited=True),
     Route(
         "CONSUMER.PAUSE",
         _pause,
@@ -269,7 +277,8 @@ ROUTES = (
         2,
         empty={"paused": False, "pause_until": ZERO_TIME},
         body=_PAUSE_BODY,
+        limited=True,
     ),
-    Route("CONSUMER.UNPIN", _unpin, "consumer_unpin_response", 2, body=_UNPIN_BODY),
+    Route("CONSUMER.UNPIN", _unpin, "consumer_unpin_response", 2, body=_UNPIN_BODY, limited=True),
     Route("CONSUMER.LEADER.STEPDOWN", cluster_required, "consumer_leader_stepdown_response", 2),
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gnats.jetstream.api.request import Body, Request, Route
-    from gnats.jetstream.control.lanes import Turn
+    from gnats.jetstream.control.lanes import Hold
 
 MOST_BYTES = 64 << 20
 """Most bytes of requests that wait in one queue."""
@@ -28,17 +28,17 @@ class Job:
 
     request: Request
     route: Route
-    asker: int
+    cid: int
     """Id of the connection that sent it."""
     queue: RequestQueue
-    turn: Turn | None = None
+    hold: Hold | None = None
     waits: bool = True
     """The job has neither begun nor been dropped."""
 
     @property
-    def is_slow(self) -> bool:
-        """Whether the request waits for something."""
-        return self.route.is_slow or self.body is not None
+    def limited(self) -> bool:
+        """Whether the number of such requests under way is limited."""
+        return self.route.limited or self.body is not None
 
     @property
     def body(self) -> Body[Any] | None:
@@ -65,19 +65,19 @@ class RequestQueue:
 
     def add(self, job: Job) -> None:
         """Add a job that waits."""
-        self._waiting.setdefault(job.asker, {})[job] = None
-        self._sizes[job.asker] = self._sizes.get(job.asker, 0) + job.size
+        self._waiting.setdefault(job.cid, {})[job] = None
+        self._sizes[job.cid] = self._sizes.get(job.cid, 0) + job.size
         self._n += 1
         self.bytes += job.size
 
     def remove(self, job: Job) -> None:
         """Remove a job that begins or is dropped."""
         job.waits = False
-        waiting = self._waiting[job.asker]
+        waiting = self._waiting[job.cid]
         del waiting[job]
-        self._sizes[job.asker] -= job.size
+        self._sizes[job.cid] -= job.size
         if not waiting:
-            del self._waiting[job.asker], self._sizes[job.asker]
+            del self._waiting[job.cid], self._sizes[job.cid]
         self._n -= 1
         self.bytes -= job.size
 
@@ -91,18 +91,18 @@ class RequestQueue:
         Bytes decide when they exceed the limit.
         """
         if self.bytes > MOST_BYTES:
-            asker = max(self._sizes, key=self._sizes.__getitem__)
+            cid = max(self._sizes, key=self._sizes.__getitem__)
         else:
-            asker = max(self._waiting, key=lambda each: len(self._waiting[each]))
-        dropped = list(self._waiting[asker])
+            cid = max(self._waiting, key=lambda each: len(self._waiting[each]))
+        dropped = list(self._waiting[cid])
         for job in dropped:
             self.remove(job)
         return dropped
 
     def clear(self) -> None:
         """Remove all jobs."""
-        for asker in list(self._waiting):
-            for job in list(self._waiting[asker]):
+        for cid in list(self._waiting):
+            for job in list(self._waiting[cid]):
                 self.remove(job)
 
 

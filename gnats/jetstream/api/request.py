@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -211,12 +210,8 @@ class Route:
     scope: Scope = Scope.STREAM_CHANGE
     body: Body[Any] | None = None
     """The payload that the handler reads: a long one is decoded before, in a thread."""
-
-    is_slow: bool = field(init=False, default=False)
-    """The handler is a coroutine function, which waits for something."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "is_slow", inspect.iscoroutinefunction(self.handle))
+    limited: bool = False
+    """The handler waits, mostly for files: only some such requests are carried out at the same time."""
 
     def claims(self, account: str, tokens: list[str]) -> list[Claim]:
         """Return the lanes that a request needs; `tokens` are those of the Request."""

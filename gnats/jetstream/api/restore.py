@@ -82,7 +82,7 @@ class Restore:
         self._js = js = request.js
         self._jsa = jsa
         self._config = config
-        self._asker = request.client
+        self._requester = request.client
         self._started = time_ns()
         self._client = js.shared.clients.of(jsa.account)
         self._reader = self._new_reader()
@@ -103,7 +103,7 @@ class Restore:
         self._consumers: dict[str, tuple[ConsumerConfig, bytes, int]] = {}
         self.subject = f"$JS.SNAPSHOT.RESTORE.{config.name}.{js.advisories.new_id()}"
         js.log.notice(f"Starting restore for stream {self._where}")
-        js.advisories.restore_create(jsa.account, config.name, self._asker)
+        js.advisories.restore_create(jsa.account, config.name, self._requester)
         self._sid = self._client.subscribe(self.subject.encode(), self._on_chunk)
 
     def _new_reader(self) -> BackupReader:
@@ -175,7 +175,9 @@ class Restore:
     def _finish(self, reply: bytes, stream: Stream | None, exc: Exception | None) -> None:
         ended = time_ns()
         js, name = self._js, self._config.name
-        js.advisories.restore_complete(self._jsa.account, name, self._started, ended, self._came, self._asker)
+        js.advisories.restore_complete(
+            self._jsa.account, name, self._started, ended, self._came, self._requester
+        )
         size, took = friendly_bytes(self._came), duration(ended - self._started)
         if stream is not None:
             answer: Json = {"type": _CREATE_RESPONSE} | stream_info(stream)

@@ -421,7 +421,7 @@ def _route(verb: str, handle: object, response: str, tokens: int = 1, **more: An
 _NOTHING_PAGED = {**PAGED, "streams": None}
 _OF_ACCOUNT: dict[str, Any] = {"is_info": True, "scope": Scope.ACCOUNT}
 _OF_STREAM: dict[str, Any] = {"is_info": True, "scope": Scope.STREAM}
-_CHANGE: dict[str, Any] = {"scope": Scope.STREAMS_CHANGE}
+_CHANGE: dict[str, Any] = {"scope": Scope.STREAMS_CHANGE, "limited": True}
 _NO_STREAMS = {**PAGED, "streams": []}
 # Not here: DIRECT.GET, to which each stream subscribes in its account.
 ROUTES = (
@@ -442,7 +442,9 @@ ROUTES = (
     ),
     _route("STREAM.INFO", _info, "stream_info_response", empty=PAGED, **_OF_STREAM, body=_INFO_BODY),
     _route("STREAM.DELETE", _delete, "stream_delete_response", **_CHANGE),
-    _route("STREAM.PURGE", _purge, "stream_purge_response", empty={"purged": 0}, body=_PURGE_BODY),
+    _route(
+        "STREAM.PURGE", _purge, "stream_purge_response", empty={"purged": 0}, body=_PURGE_BODY, limited=True
+    ),
     _route("STREAM.MSG.DELETE", _delete_message, "stream_msg_delete_response", body=_DELETE_BODY),
     _route("STREAM.MSG.GET", _get_message, "stream_msg_get_response", scope=Scope.STREAM, body=_GET_BODY),
     _route("STREAM.SNAPSHOT", _snapshot, "stream_snapshot_response", body=_SNAPSHOT_BODY),

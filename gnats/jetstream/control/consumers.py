@@ -251,7 +251,7 @@ class Consumer:
         if filters != config.filters:
             self._shared.forget_unneeded(native)
 
-    def deletion(self) -> ConsumerDeleteProposal:
+    def check_deletion(self) -> ConsumerDeleteProposal:
         """Return the proposal to delete the consumer."""
         return ConsumerDeleteProposal(self.stream.name, self.name, self.created)
 
@@ -326,7 +326,7 @@ class Consumer:
                 self._shared.states.note(self)
             return
         if what == ConsumerEvent.CONSUMER_INACTIVE:
-            self._shared.spawn(jsa.propose(self.deletion()))
+            self._shared.spawn(jsa.propose(self.check_deletion()))
             return
         if what == ConsumerEvent.CONSUMER_UNPAUSED:
             advisories.consumer_pause(account, *names, self.config.pause_until)

@@ -14,7 +14,7 @@ from gnats.errors import ServerError
 from gnats.go.text import friendly_bytes
 from gnats.jetstream import errors
 from gnats.jetstream.control.jsaccount import JSAccount, difference
-from gnats.jetstream.control.lanes import Lanes, Turn, account_claim, creation_claims
+from gnats.jetstream.control.lanes import Hold, Lanes, account_claim, creation_claims
 from gnats.jetstream.control.recovery import recover
 from gnats.jetstream.control.shared import Shared
 from gnats.jetstream.errors import ApiError
@@ -188,24 +188,24 @@ class JetStream:
     def reconfigure_soon(self, account: Account) -> None:
         """Queue reconfigure() of an account; API requests that arrive later wait for it."""
 
-        async def wait_and_reconfigure(turn: Turn, begun: asyncio.Event) -> None:
+        async def wait_and_reconfigure(hold: Hold, begun: asyncio.Event) -> None:
             try:
                 await begun.wait()
                 await self.reconfigure(account)
             finally:
-                self.lanes.leave(turn)
+                self.lanes.leave(hold)
 
         begun = asyncio.Event()
-        turn = self.lanes.enter([account_claim(account.name, alone=True)], begun.set)
-        self._spawn(wait_and_reconfigure(turn, begun))
+        hold = self.lanes.enter([account_claim(account.name, alone=True)], begun.set)
+        self._spawn(wait_and_reconfigure(hold, begun))
 
     def changing_account(self, name: str) -> AbstractAsyncContextManager[None]:
         """Wait for all work in an account to end, and keep other work in it waiting."""
-        return self.lanes.turn([account_claim(name, alone=True)])
+        return self.lanes.hold([account_claim(name, alone=True)])
 
     def changing_streams(self, account: str, stream: str) -> AbstractAsyncContextManager[None]:
-        """Wait for the turn to make, change or delete a stream without an API request."""
-        return self.lanes.turn(creation_claims(account, stream))
+        """Hold the lanes that making, changing or deleting a stream needs, without an API request."""
+        return self.lanes.hold(creation_claims(account, stream))
 
     async def _sync_loop(self) -> None:
         """Sync all streams at every sync interval."""

@@ -1,7 +1,7 @@
 """Order work that changes the same account or stream; let other work run side by side.
 
-A turn asks for all its lanes at once and begins when it has them all. Lanes are given in the order in which
-they were asked for. So a turn only waits for earlier turns, and two turns never wait for each other.
+A hold asks for all its lanes at once and begins when it has them all. Lanes are given in the order in which
+they were asked for. So a hold only waits for earlier holds, and two holds never wait for each other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 Key = tuple[str, ...]
 Claim = tuple[Key, bool]
-"""A lane, and whether the turn needs it exclusively."""
+"""A lane, and whether the hold needs it exclusively."""
 
 
 def account_claim(account: str, *, alone: bool = False) -> Claim:
@@ -36,7 +36,7 @@ def creation_claims(account: str, stream: str) -> list[Claim]:
     return [account_claim(account), streams_claim(account), stream_claim(account, stream)]
 
 
-class Turn:
+class Hold:
     """A request for lanes. It has them all from the call of `begin` until Lanes.leave()."""
 
     __slots__ = ("begin", "gone", "held", "missing")
@@ -49,7 +49,7 @@ class Turn:
 
 
 def _begun_or_gone() -> None:
-    """Replace `begin` of a turn that has been left."""
+    """Replace `begin` of a hold that has been left."""
 
 
 class _Lane:
@@ -58,13 +58,13 @@ class _Lane:
     def __init__(self) -> None:
         self.alone = False
         self.sharing = 0
-        self.waiting: deque[tuple[Turn, bool]] = deque()
+        self.waiting: deque[tuple[Hold, bool]] = deque()
 
     def is_free_for(self, alone: bool) -> bool:
         return not self.alone and not (alone and self.sharing)
 
-    def give(self, key: Key, turn: Turn, alone: bool) -> None:
-        turn.held.append((key, alone))
+    def give(self, key: Key, hold: Hold, alone: bool) -> None:
+        hold.held.append((key, alone))
         if alone:
             self.alone = True
         else:
@@ -87,56 +87,56 @@ class Lanes:
         """Return the number of lanes in use."""
         return len(self._lanes)
 
-    def enter(self, claims: Iterable[Claim], begin: Callable[[], None]) -> Turn:
-        """Ask for lanes, each once; call `begin` when the turn has them all: at once if they are free."""
-        turn = Turn(begin)
+    def enter(self, claims: Iterable[Claim], begin: Callable[[], None]) -> Hold:
+        """Ask for lanes, each once; call `begin` when the hold has them all: at once if they are free."""
+        hold = Hold(begin)
         for key, alone in claims:
             lane = self._lanes.get(key)
             if lane is None:
                 lane = self._lanes[key] = _Lane()
             if not lane.waiting and lane.is_free_for(alone):
-                lane.give(key, turn, alone)
+                lane.give(key, hold, alone)
             else:
-                lane.waiting.append((turn, alone))
-                turn.missing += 1
-        if not turn.missing:
+                lane.waiting.append((hold, alone))
+                hold.missing += 1
+        if not hold.missing:
             begin()
-        return turn
+        return hold
 
-    def leave(self, turn: Turn) -> None:
-        """Give back a turn's lanes. A turn that has not begun never begins. Idempotent."""
-        turn.gone = True
-        begun: list[Turn] = []
-        for key, alone in turn.held:
+    def leave(self, hold: Hold) -> None:
+        """Give back a hold's lanes. A hold that has not begun never begins. Idempotent."""
+        hold.gone = True
+        begun: list[Hold] = []
+        for key, alone in hold.held:
             lane = self._lanes[key]
             lane.take_back(alone)
             self._advance(key, lane, begun)
-        turn.held.clear()
-        turn.begin = _begun_or_gone  # begin may refer to the turn: break the cycle
+        hold.held.clear()
+        hold.begin = _begun_or_gone  # begin may refer to the hold: break the cycle
         for each in begun:
             each.begin()
 
-    def _advance(self, key: Key, lane: _Lane, begun: list[Turn]) -> None:
+    def _advance(self, key: Key, lane: _Lane, begun: list[Hold]) -> None:
         while lane.waiting:
-            turn, alone = lane.waiting[0]
-            if not turn.gone:
+            hold, alone = lane.waiting[0]
+            if not hold.gone:
                 if not lane.is_free_for(alone):
                     return
-                lane.give(key, turn, alone)
-                turn.missing -= 1
-                if not turn.missing:
-                    begun.append(turn)
+                lane.give(key, hold, alone)
+                hold.missing -= 1
+                if not hold.missing:
+                    begun.append(hold)
             lane.waiting.popleft()
         if not lane.alone and not lane.sharing:
             del self._lanes[key]
 
     @asynccontextmanager
-    async def turn(self, claims: Iterable[Claim]) -> AsyncIterator[None]:
+    async def hold(self, claims: Iterable[Claim]) -> AsyncIterator[None]:
         """Wait for lanes, and hold them during the `async with` block."""
         begun = asyncio.Event()
-        turn = self.enter(claims, begun.set)
+        hold = self.enter(claims, begun.set)
         try:
             await begun.wait()
             yield
         finally:
-            self.leave(turn)
+            self.leave(hold)

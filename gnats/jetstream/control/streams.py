@@ -720,7 +720,7 @@ class Stream:
 
     def check_delete_consumer(self, name: str) -> ConsumerDeleteProposal:
         """Check a request to delete a consumer. Raises ApiError."""
-        return self.consumer(name).deletion()
+        return self.consumer(name).check_deletion()
 
     async def apply_delete_consumer(self, proposal: ConsumerDeleteProposal) -> Consumer | None:
         """Delete a consumer and its files, unless it is gone; return it (deleteConsumer).

@@ -58,13 +58,47 @@ class VarzServer(StatszServer, Protocol):
 def varz(server: VarzServer) -> Page:
     """Return the server's configuration and counters; fields have nats-server's names and order."""
     opts, now = server.opts, time_ns()
-    traffic = server.pollers.stats() if server.pollers else {}
-    tls = opts.tls
-    # All connections are clients, so the pollers' counters are the server's.
-    in_msgs, in_bytes = traffic.get("in_msgs", 0), traffic.get("in_bytes", 0)
-    out_msgs, out_bytes = traffic.get("out_msgs", 0), traffic.get("out_bytes", 0)
     threads = server.pollers.threads if server.pollers else 0
     page: Page = {
+        **_configuration(server),
+        "start": rfc3339(server.start_time),
+        "now": rfc3339(now),
+        "uptime": uptime(now - server.start_time),
+        "mem": resident_bytes(),
+        "cores": cores(),
+        "gomaxprocs": min(threads + 1, cores()),
+        "cpu": number(process.cpu()),
+        "connections": server.num_clients,
+        "total_connections": server.total_clients,
+        "routes": 0,
+        "remotes": 0,
+        "leafnodes": 0,
+        **_traffic(server),
+        "slow_consumers": server.state.slow_consumers,
+        "stale_connections": server.state.stale_connections,
+        "stalled_clients": server.state.stalls,
+        "subscriptions": server.num_subscriptions,
+        "http_req_stats": dict(sorted(server.http_requests.items())),
+        "config_load_time": rfc3339(server.config_time),
+        "config_digest": opts.config_digest,
+        "tags": list(opts.server_tags),
+        "metadata": dict(sorted(opts.server_metadata.items())),
+        "feature_flags": feature_flags(opts.feature_flags),
+        "trusted_operators_jwt": list(opts.trusted_operators),
+        "trusted_operators_claim": _operators(server),
+        "system_account": name_of(server.system_account),
+        "pinned_account_fails": server.operator_mode.pinned_failures if server.operator_mode else 0,
+        "slow_consumer_stats": count_by_kind(server.state.slow_consumers),
+        "stale_connection_stats": count_by_kind(server.state.stale_connections),
+        "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
+        "tls_cert_not_after": _not_after(opts.tls.cert_file) if opts.tls else "",
+    }
+    return without_empty(page, _OMITTED)
+
+
+def _configuration(server: VarzServer) -> Page:
+    opts, tls = server.opts, server.opts.tls
+    return {
         "server_id": server.id,
         "server_name": server.name,
         "version": NATS_VERSION,
@@ -97,18 +131,15 @@ def varz(server: VarzServer) -> Page:
         "tls_timeout": number(tls.timeout if tls else 2.0),
         "write_deadline": _ns(opts.write_deadline),
         "write_timeout": opts.write_timeout,
-        "start": rfc3339(server.start_time),
-        "now": rfc3339(now),
-        "uptime": uptime(now - server.start_time),
-        "mem": resident_bytes(),
-        "cores": cores(),
-        "gomaxprocs": min(threads + 1, cores()),
-        "cpu": number(process.cpu()),
-        "connections": server.num_clients,
-        "total_connections": server.total_clients,
-        "routes": 0,
-        "remotes": 0,
-        "leafnodes": 0,
+    }
+
+
+def _traffic(server: VarzServer) -> Page:
+    traffic = server.pollers.stats() if server.pollers else {}
+    # All connections are clients, so the pollers' counters are the server's.
+    in_msgs, in_bytes = traffic.get("in_msgs", 0), traffic.get("in_bytes", 0)
+    out_msgs, out_bytes = traffic.get("out_msgs", 0), traffic.get("out_bytes", 0)
+    return {
         "in_msgs": in_msgs,
         "in_bytes": in_bytes,
         "in_client_msgs": in_msgs,
@@ -117,26 +148,7 @@ def varz(server: VarzServer) -> Page:
         "out_bytes": out_bytes,
         "out_client_msgs": out_msgs,
         "out_client_bytes": out_bytes,
-        "slow_consumers": server.state.slow_consumers,
-        "stale_connections": server.state.stale_connections,
-        "stalled_clients": server.state.stalls,
-        "subscriptions": server.num_subscriptions,
-        "http_req_stats": dict(sorted(server.http_requests.items())),
-        "config_load_time": rfc3339(server.config_time),
-        "config_digest": opts.config_digest,
-        "tags": list(opts.server_tags),
-        "metadata": dict(sorted(opts.server_metadata.items())),
-        "feature_flags": feature_flags(opts.feature_flags),
-        "trusted_operators_jwt": list(opts.trusted_operators),
-        "trusted_operators_claim": _operators(server),
-        "system_account": name_of(server.system_account),
-        "pinned_account_fails": server.operator_mode.pinned_failures if server.operator_mode else 0,
-        "slow_consumer_stats": count_by_kind(server.state.slow_consumers),
-        "stale_connection_stats": count_by_kind(server.state.stale_connections),
-        "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
-        "tls_cert_not_after": _not_after(tls.cert_file) if tls else "",
     }
-    return without_empty(page, _OMITTED)
 
 
 def name_of(account: "Account | None") -> str:

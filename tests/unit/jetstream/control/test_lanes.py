@@ -1,4 +1,4 @@
-"""Turns of requests: in order of arrival where their claims conflict, at once where they do not."""
+"""The lanes of requests: in order of arrival where their claims conflict, at once where they do not."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gnats.jetstream.control.lanes import (
     Claim,
+    Hold,
     Lanes,
-    Turn,
     account_claim,
     creation_claims,
     stream_claim,
@@ -32,20 +32,20 @@ CLAIMS = {
 
 
 class Many:
-    """Turns by number, and the numbers of the turns that have begun."""
+    """Holds by number, and the numbers of the holds that have begun."""
 
     def __init__(self) -> None:
         self.lanes = Lanes()
-        self.turns: dict[int, Turn] = {}
+        self.holds: dict[int, Hold] = {}
         self.begun: list[int] = []
 
     def enter(self, claims: list[Claim]) -> int:
-        number = len(self.turns)
-        self.turns[number] = self.lanes.enter(claims, lambda: self.begun.append(number))
+        number = len(self.holds)
+        self.holds[number] = self.lanes.enter(claims, lambda: self.begun.append(number))
         return number
 
     def leave(self, number: int) -> None:
-        self.lanes.leave(self.turns[number])
+        self.lanes.leave(self.holds[number])
 
 
 def test_changes_of_one_stream_wait_for_each_other() -> None:
@@ -94,7 +94,7 @@ def test_what_begins_and_its_turn_are_freed_without_a_collection() -> None:
     """Otherwise the collection of ten thousand would block the event loop for a third of a second."""
 
     class Work:
-        turn: Turn
+        hold: Hold
 
         def begin(self) -> None:
             pass
@@ -106,9 +106,9 @@ def test_what_begins_and_its_turn_are_freed_without_a_collection() -> None:
     try:
         for _ in range(3):
             work = Work()
-            work.turn = lanes.enter(CLAIMS["purge S"], work.begin)
+            work.hold = lanes.enter(CLAIMS["purge S"], work.begin)
             left.append(weakref.ref(work))
-            lanes.leave(work.turn)
+            lanes.leave(work.hold)
         del work
         lanes.leave(first)
         assert not len(lanes)
@@ -125,25 +125,25 @@ def test_all_begin_once_and_no_two_that_exclude_each_other(steps: list[tuple[str
     running: list[int] = []
     for name, leaves in steps:
         what[many.enter(CLAIMS[name])] = name
-        running = [n for n in many.begun if not many.turns[n].gone]
+        running = [n for n in many.begun if not many.holds[n].gone]
         if running and leaves:
             many.leave(running[leaves % len(running)])
         check(many, what)
-    while running := [n for n in many.begun if not many.turns[n].gone]:
+    while running := [n for n in many.begun if not many.holds[n].gone]:
         many.leave(running[0])
         check(many, what)
-    assert sorted(many.begun) == list(many.turns)
+    assert sorted(many.begun) == list(many.holds)
     assert len(many.lanes) == 0
 
 
 def check(many: Many, what: dict[int, str]) -> None:
-    running = [n for n in many.begun if not many.turns[n].gone]
+    running = [n for n in many.begun if not many.holds[n].gone]
     held: dict[tuple[str, ...], list[bool]] = {}
     for n in running:
         for key, alone in CLAIMS[what[n]]:
             held.setdefault(key, []).append(alone)
     assert all(len(claims) == 1 or not any(claims) for claims in held.values())
     assert len(set(many.begun)) == len(many.begun)
-    for name in CLAIMS:  # turns with the same claim are first come, first served
+    for name in CLAIMS:  # holds with the same claim are first come, first served
         begun = [n for n in many.begun if what.get(n) == name]
         assert begun == sorted(begun)

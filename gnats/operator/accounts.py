@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gnats.options.options import Options
 
 
-class Trust:
+class OperatorAccounts:
     """Applies JWTs to the accounts and clients of a server. Made before the server's accounts.
 
     `sessions` are the server's clients by id. `options` returns the server's current options.

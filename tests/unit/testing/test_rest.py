@@ -21,9 +21,8 @@ from support.wire import PING, PONG, Connection
 from gnats import Options
 from gnats import Server as EmbeddedGnats
 from gnats.go.text import SECOND
-from gnats.server import idle
-from gnats.server.idle import NotAtRest, ServerProcess, wait_for_rest
-from gnats.testing import ServerThread
+from gnats.testing import ServerThread, rest
+from gnats.testing.rest import NotAtRest, ServerProcess, wait_for_rest
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -52,7 +51,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def timers() -> set[int]:
-    return {fd for fd, target in idle.descriptors("self").items() if target == "anon_inode:[timerfd]"}
+    return {fd for fd, target in rest.descriptors("self").items() if target == "anon_inode:[timerfd]"}
 
 
 def set_timer(fd: int, nanoseconds: int) -> None:
@@ -64,8 +63,8 @@ def set_timer(fd: int, nanoseconds: int) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the check's time limits, for servers that are sure to fail it."""
-    monkeypatch.setattr(idle, "PATIENCE", 0.3)
-    monkeypatch.setattr(idle, "WORK", 0.3)
+    monkeypatch.setattr(rest, "PATIENCE", 0.3)
+    monkeypatch.setattr(rest, "WORK", 0.3)
 
 
 @pytest.fixture
@@ -192,10 +191,10 @@ def test_what_a_stopped_server_keeps_open_is_named() -> None:
         port, pollers = server.port, server.server.pollers
         assert pollers
         with pytest.raises(NotAtRest, match="poller 0 is open"):
-            idle.require_closed(port, pollers)
+            rest.require_closed(port, pollers)
         with socket.create_connection(("127.0.0.1", port)), pytest.raises(NotAtRest, match=f"port {port}"):
-            idle.require_closed(port, pollers)
-    idle.require_closed(port, pollers)
+            rest.require_closed(port, pollers)
+    rest.require_closed(port, pollers)
 
 
 @pytest.mark.parametrize("threads", [0, 2])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gnats.jetstream.engine.engine import Engine
     from gnats.log.logger import Logger
     from gnats.runtime.pollers import Pollers
-    from gnats.server.idle import Footprint
+    from gnats.testing.rest import Footprint
 
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 30.0
@@ -38,7 +38,7 @@ class ServerThread:
     """
 
     checks_rest: ClassVar[bool] = False
-    """Whether stop() checks that the server rests, and afterwards that it is closed (gnats.server.idle)."""
+    """Whether stop() checks that the server rests, and afterwards that it is closed (gnats.testing.rest)."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ServerThread:
     def start(self) -> None:
         """Start the server; return when it accepts connections. Raises OptionError and ServerError."""
         if self.checks_rest:
-            from gnats.server.idle import Footprint
+            from gnats.testing.rest import Footprint
 
             self.before = Footprint.begin()
         try:
@@ -76,9 +76,9 @@ class ServerThread:
     def wait_for_rest(self, *engines: "Engine") -> None:
         """Return when the server rests, and engines that were made outside it.
 
-        Raises gnats.server.idle.NotAtRest.
+        Raises gnats.testing.rest.NotAtRest.
         """
-        from gnats.server.idle import EmbeddedServer, wait_for_rest
+        from gnats.testing.rest import EmbeddedServer, wait_for_rest
 
         server, native_id = self.server, self._thread.native_id
         assert native_id is not None
@@ -89,7 +89,7 @@ class ServerThread:
         """Shut the server down and wait for its thread. Idempotent.
 
         Raises TimeoutError when the thread does not end in STOP_TIMEOUT; with `checks_rest` also
-        gnats.server.idle.NotAtRest.
+        gnats.testing.rest.NotAtRest.
         """
         self._stop(self.checks_rest)
 
@@ -113,7 +113,7 @@ class ServerThread:
         if self._thread.is_alive():
             raise TimeoutError(f"the server's thread still runs {STOP_TIMEOUT} s after its shutdown")
         if check:
-            from gnats.server.idle import require_closed, require_nothing_left
+            from gnats.testing.rest import require_closed, require_nothing_left
 
             require_closed(self._port, pollers)
             if before:
