@@ -18,7 +18,7 @@ cdef enum:
 
 cdef void end_batch(PollState *ps) noexcept nogil:
     hand_over_first(ps)
-    if unlikely(ps.js_dirty != NULL or ps.js_ready != NULL or load8_acquire(&ps.js_signalled)):
+    if unlikely(ps.js_dirty or ps.js_ready or load8_acquire(&ps.js_signalled)):
         ps.js_hook(ps)
         hand_over_first(ps)
     settle_departures()   # before answers leave
