@@ -74,7 +74,7 @@ cdef struct PollState:
     ResultCache cache
     VerdictCache verdicts
     TimerHeap timers
-    uint64_t tls_turn       # `wakeups` at the last step of a handshake,
+    uint64_t tls_batch      # `wakeups` at the last step of a handshake,
     int64_t tls_spent       # and ns spent on handshakes in that batch
     char *rbuf              # buffer of one read of a connection
     size_t rbuf_len
