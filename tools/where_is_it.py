@@ -34,7 +34,7 @@ TABLE = {
     "avl/seqset.go": "Delete=seqset_delete Encode=seqset_encode Exists=seqset_exists Insert=seqset_insert",
     "ciphersuites.go": "defaultCipherSuites=openssl_ciphers",
     "client.go": """core/batch core/runtime/doorkeeper core/messages/headers core/runtime/quoting
-        core/net/log_records core/subjects/match_cache core/tls/tlstransport core/subjects/subtable
+        core/net/connectionbase core/subjects/match_cache core/tls/tlstransport core/subjects/subtable
         core/tls/tlsstate core/auth/permission_cache addShadowSub=add_shadow
         addShadowSubscriptions=add_shadows authViolation canSubscribe closeConnection connectionTypeAllowed
         deliverMsg doTLSHandshake=start_handshake enqueueProto flushClients=end_batch flushOutbound

@@ -183,7 +183,7 @@ class Connector:
         if session.account.shares_details:
             session.share_details()
         max_subs, max_payload = limits(session, self.options())
-        client.connected(
+        client.accept_connect(
             session.account,
             echo=opts.echo,
             verbose=opts.verbose,

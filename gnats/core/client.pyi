@@ -53,7 +53,7 @@ class Client(Subscriber):
         """Set limits, -1 for none; `ping_interval` in seconds. Subscriptions over max_subs stay."""
     def register(self, account: Account) -> None:
         """Publish and subscribe in `account`. Call it before start()."""
-    def connected(
+    def accept_connect(
         self,
         account: Account,
         *,

@@ -556,7 +556,7 @@ def test_everything_changes_while_clients_come_and_go(threads: int) -> None:
 
 def connect_in(client: Client, account: Account) -> None:
     """Register a connection as a client of `account`, as the answer to CONNECT does."""
-    client.connected(
+    client.accept_connect(
         account,
         echo=True,
         verbose=False,

@@ -1,7 +1,7 @@
 """The end of a poller's batch; see batch.pxd."""
 from libc.stdint cimport int64_t, uint32_t
 
-from gnats.core.accounts.departures cimport settle_departures
+from gnats.core.accounts.departures cimport remove_departed
 from gnats.core.net.connection cimport Connection
 from gnats.core.net.pollstate cimport PollState, hand_over_first
 from gnats.core.runtime.clock cimport timerfd_arm
@@ -18,15 +18,15 @@ cdef enum:
 
 cdef void end_batch(PollState *ps) noexcept nogil:
     hand_over_first(ps)
-    if unlikely(ps.js_dirty != NULL or ps.js_ready != NULL or load8_acquire(&ps.js_signalled)):
+    if unlikely(ps.js_dirty or ps.js_ready or load8_acquire(&ps.js_signalled)):
         ps.js_hook(ps)
         hand_over_first(ps)
-    settle_departures()   # before answers leave
+    remove_departed()   # before answers leave
     flush_batch(ps)
     if exchange8(&ps.resume_stalled, 0):
         while ps.stalled != NULL:
             (<Connection> ps.stalled).unpause()
-    settle_departures()   # of connections that were closed meanwhile
+    remove_departed()   # of connections that were closed meanwhile
     if timers_next(&ps.timers) != ps.armed:
         arm_timer(ps)
 

@@ -47,6 +47,7 @@ from gnats.core.net.connection cimport (
     SessionType,
     queue_text,
 )
+from gnats.core.net.connectionbase cimport trace_verb
 from gnats.core.net.log_records cimport (
     LOG_AUTH_TIMEOUT,
     LOG_AUTH_VIOLATION,
@@ -54,7 +55,6 @@ from gnats.core.net.log_records cimport (
     LOG_MAX_SUBSCRIPTIONS,
     TRACE_IN,
     TRACE_OUT,
-    trace_verb,
 )
 from gnats.core.net.pollstate cimport PollerBase, hand_over_first
 from gnats.core.pings cimport (
@@ -233,7 +233,7 @@ cdef class Client(Subscriber):
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_LIMITS, 0)
 
-    def connected(
+    def accept_connect(
         self,
         Account account not None,
         *,

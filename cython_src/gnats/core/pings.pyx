@@ -3,7 +3,8 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t
 
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.net.connection cimport STALE_CONNECTION, queue_text
-from gnats.core.net.log_records cimport LOG_PING_DELAYED, LOG_PING_TIMER, LOG_STALE, TRACE_IN, TRACE_OUT, trace_verb
+from gnats.core.net.connectionbase cimport trace_verb
+from gnats.core.net.log_records cimport LOG_PING_DELAYED, LOG_PING_TIMER, LOG_STALE, TRACE_IN, TRACE_OUT
 from gnats.core.net.pollstate cimport poller_random
 from gnats.core.protocol.answers cimport send_err
 from gnats.core.runtime.kinds cimport CLIENT

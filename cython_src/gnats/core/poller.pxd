@@ -19,7 +19,7 @@ cdef class Poller(PollerBase):
 
     cdef bint joined          # counted as a reader of the clock
     cdef int64_t settled      # under a held clock: the last time at which nothing due was left; atomic
-    cdef int64_t settling     # ns that departures took at the end of the last remove_closed_subs
+    cdef int64_t departures_ns  # ns that departures took at the end of the last remove_closed_subs
 
     # Run one round: wait for events, handle them, end the batch. Return the number of events, or -errno.
     cdef int once(self, int timeout_ms) noexcept nogil

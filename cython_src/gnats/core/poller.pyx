@@ -5,7 +5,7 @@ from libc.stdlib cimport free, malloc
 
 from os import sched_getaffinity
 
-from gnats.core.accounts.departures cimport settle_departures
+from gnats.core.accounts.departures cimport remove_departed
 from gnats.core.auth.permission_cache cimport verdicts_free
 from gnats.core.batch cimport end_batch
 from gnats.core.net.connection cimport Connection
@@ -376,17 +376,17 @@ cdef class Poller(PollerBase):
             clock_settled()
 
     cdef void remove_closed_subs(self) noexcept nogil:
-        # settle_departures takes as long for one subscription as for thousands: remove for at least as long as it took.
+        # remove_departed takes as long for one subscription as for thousands: remove for at least as long as it took.
         cdef PollState *ps = &self.ps
         cdef int64_t now = stopwatch_ns()
-        cdef int64_t end = now + max(REMOVING, self.settling)
+        cdef int64_t end = now + max(REMOVING, self.departures_ns)
         cdef void *at
         while ps.leaving != NULL and (now < end or load8(&ps.hurry)):
             at = ps.leaving
             (<Connection> at).leave()
             now = stopwatch_ns()
-        settle_departures()
-        self.settling = stopwatch_ns() - now
+        remove_departed()
+        self.departures_ns = stopwatch_ns() - now
 
 
 cdef void take_turn(Connection c) noexcept nogil:

@@ -23,7 +23,8 @@ from gnats.core.messages.message cimport SIZES_ROOM, Message, message_set_data
 from gnats.core.messages.msgtrace cimport REFUSED_REPLY, REFUSED_SIZE, REFUSED_SUBJECT, trace_mapping, trace_refused
 from gnats.core.messages.reserved cimport is_gateway_reply, is_jetstream_ack, is_raft_subject, is_service_reply
 from gnats.core.net.connection cimport READ_ERROR, WRITE_ERROR
-from gnats.core.net.log_records cimport TRACE_IN, TRACE_IN_PAYLOAD, trace_verb_with
+from gnats.core.net.connectionbase cimport trace_verb_with
+from gnats.core.net.log_records cimport TRACE_IN, TRACE_IN_PAYLOAD
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, ROUTE_NOBODY, RouteOutcome, process_msg_results, route
 from gnats.core.routing.tracing cimport (

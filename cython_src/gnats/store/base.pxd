@@ -72,7 +72,7 @@ cdef struct StoreLimits:
 
 cdef class StoreBase:
     cdef pthread_mutex_t lock
-    cdef pthread_mutex_t sync_turn                    # held by the thread that syncs; taken before `lock`
+    cdef pthread_mutex_t sync_mutex                   # held by the thread that syncs; taken before `lock`
     cdef uint64_t first_seq, last_seq, msgs, bytes    # without messages first_seq == last_seq + 1
     cdef int64_t first_ts, last_ts                    # ns since 1970; 0: unknown
     # Called with the lock held after messages were removed or lost. For one message: its seq and subject. For several,

@@ -50,7 +50,7 @@ cdef class StoreBase:
 
     def __cinit__(self):
         pthread_mutex_init(&self.lock, NULL)
-        pthread_mutex_init(&self.sync_turn, NULL)
+        pthread_mutex_init(&self.sync_mutex, NULL)
         memset(&self.env, 0, sizeof(BlockEnv))
         pthread_mutex_init(&self.env.sync_lock, NULL)
         stree_init(&self.subjects, sizeof(SimpleState))
@@ -70,7 +70,7 @@ cdef class StoreBase:
         wheel_clear(&self.ttls)
         schedules_clear(&self.schedules)
         pthread_mutex_destroy(&self.env.sync_lock)
-        pthread_mutex_destroy(&self.sync_turn)
+        pthread_mutex_destroy(&self.sync_mutex)
         pthread_mutex_destroy(&self.lock)
 
 

@@ -26,7 +26,7 @@ cdef class MsgStore(StoreBase):
     cdef int skip_msgs(self, uint64_t seq, uint64_t n) noexcept nogil
     # Write the records that wait in memory. 0 or -errno: then those messages are not stored, and the store is frozen.
     cdef int flush(self) noexcept nogil
-    # Sync all files that were written. 0 or -errno (frozen). Call WITHOUT the lock; threads take turns (`sync_turn`).
+    # Sync all files that were written. 0 or -errno (frozen). Call WITHOUT the lock. One thread syncs at a time.
     cdef int sync(self) noexcept nogil
 
     # --- reading ---

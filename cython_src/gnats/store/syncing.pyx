@@ -10,11 +10,11 @@ from gnats.store.block cimport MsgBlock, block_sync_fd, env_sync, env_sync_faile
 
 
 cdef int sync_blocks(StoreBase s) noexcept nogil:
-    # sync_turn: a caller that finds nothing to sync must not return while another thread is still syncing it.
+    # sync_mutex: a caller that finds nothing to sync must not return while another thread is still syncing it.
     cdef uint32_t index = 0
     cdef int fd = -1, err = 0
     cdef bint more = True
-    pthread_mutex_lock(&s.sync_turn)
+    pthread_mutex_lock(&s.sync_mutex)
     while more and err == 0:
         pthread_mutex_lock(&s.lock)
         if s.env.sync_failed:
@@ -38,7 +38,7 @@ cdef int sync_blocks(StoreBase s) noexcept nogil:
         if err:
             env_sync_failed(&s.env, err, index)
         pthread_mutex_unlock(&s.lock)
-    pthread_mutex_unlock(&s.sync_turn)
+    pthread_mutex_unlock(&s.sync_mutex)
     return -err
 
 

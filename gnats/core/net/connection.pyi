@@ -1,8 +1,8 @@
 """The I/O of a connection: socket, outbound queue, timers, opening and closing."""
 
-from gnats.core.net.log_records import Recorder
+from gnats.core.net.connectionbase import ConnectionBase
 
-class Connection(Recorder):
+class Connection(ConnectionBase):
     """A connection, or one of the server's own subscribers (fd -1).
 
     It owns the connected, non-blocking socket `fd` from construction on. Call its methods on the control loop

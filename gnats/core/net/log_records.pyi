@@ -1,4 +1,4 @@
-"""Log records of a connection for the control plane: EV_LOG and EV_TRACE."""
+"""The codes of log records: of EV_LOG and EV_TRACE."""
 
 from enum import IntEnum
 
@@ -40,13 +40,3 @@ class TraceCode(IntEnum):
     TRACE_IN_PAYLOAD = 2
     TRACE_OUT_PAYLOAD = 3
     TRACE_DELSUB = 4
-
-class Recorder:
-    """A source of log records: a connection, or one of the server's own clients."""
-
-    @property
-    def kind(self) -> int: ...
-    @property
-    def cid(self) -> int: ...
-    def take_unlogged(self) -> int:
-        """Return the number of records left out since the last call, because too many came in a second."""

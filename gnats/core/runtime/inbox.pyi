@@ -3,7 +3,7 @@
 from gnats.core.net.connection import Connection
 
 EV_CONNECT: int
-"""CONNECT was received: data is its argument. The connection stops until client.connected() or a close."""
+"""CONNECT was received: data is its argument. The connection stops until accept_connect() or a close."""
 EV_INFO: int
 """INFO was received: data is its argument. The connection stops until client.resume() or a close."""
 EV_CLOSED: int

@@ -28,8 +28,8 @@ class Client:
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
 
-    def connected(self, sublist: object, **options: object) -> None:
-        self.calls.append(("connected", options))
+    def accept_connect(self, sublist: object, **options: object) -> None:
+        self.calls.append(("accept_connect", options))
 
     def snapshot(self) -> dict[str, int]:
         return dict.fromkeys(("in_msgs", "in_bytes", "out_msgs", "out_bytes"), 0)
@@ -98,7 +98,7 @@ def test_a_client_goes_on_with_what_it_asked_for(client: Client, session: Sessio
         '{"verbose":false,"pedantic":false,"echo":false,"headers":true,"no_responders":true,"protocol":1}',
     )
     ((name, options),) = client.calls
-    assert name == "connected"
+    assert name == "accept_connect"
     assert json.loads(options.pop("connect_info")) == {
         "client_id": 7,
         "client_ip": "127.0.0.1",

@@ -59,7 +59,7 @@ def test_no_length_of_a_literal_is_counted_by_hand() -> None:
         'memcpy(p, b"NATS/1.0 ", 9)',
         'if n < 8 or memcmp(subject, b"$JS.ACK.", 8) != 0:',
         "return n == 4 and memcmp(p, word, 4) == 0",
-        'send_ack(s, local, reply, seq, b"}", 1)',
+        'send_ack(s, jp, reply, seq, b"}", 1)',
         r'put(p, b"\r\n", 2)',
         """put(p, b',"val":"', 8)""",
         'find_header(hdr, n, b"Nats-TTL", 8)',

@@ -12,7 +12,7 @@ from gnats.core.subjects.sublist cimport Subscription
 # False: the caller must remove it now, since it need not wait or memory ran out.
 cdef bint depart(Subscriber client, Account account, Subscription *s) noexcept nogil
 # Remove the subscriptions that the calling thread has put off, at the end of its batch.
-cdef void settle_departures() noexcept nogil
+cdef void remove_departed() noexcept nogil
 # The same before a new subscription is made, which would count as a subscriber to the replies. Do nothing when this
 # batch's searches have taken too long.
-cdef void settle_before_subscribing() noexcept nogil
+cdef void remove_before_subscribing() noexcept nogil

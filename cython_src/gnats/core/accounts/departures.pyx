@@ -37,7 +37,7 @@ cdef extern from * nogil:
 
 cdef enum:
     FIRST = 64
-    TURN = 1000000        # ns of searches in a batch; beyond them wait for its end
+    SEARCHING = 1000000   # ns of searches in a batch; beyond them wait for its end
 
 
 cdef bint depart(Subscriber client, Account account, Subscription *s) noexcept nogil:
@@ -58,31 +58,31 @@ cdef bint depart(Subscriber client, Account account, Subscription *s) noexcept n
     return True
 
 
-cdef void settle_departures() noexcept nogil:
+cdef void remove_departed() noexcept nogil:
     if gnats_departures.n:
-        settle()
+        remove_all()
     gnats_departures.spent = 0
 
 
-cdef void settle_before_subscribing() noexcept nogil:
+cdef void remove_before_subscribing() noexcept nogil:
     cdef int64_t start
-    if gnats_departures.n and gnats_departures.spent < TURN:
+    if gnats_departures.n and gnats_departures.spent < SEARCHING:
         start = stopwatch_ns()
-        settle()
+        remove_all()
         gnats_departures.spent += stopwatch_ns() - start
 
 
-cdef void settle() noexcept nogil:
+cdef void remove_all() noexcept nogil:
     cdef size_t i
     for i in range(gnats_departures.n):
         if gnats_departures.at[i].account != NULL:
-            settle_account(gnats_departures.at + i, gnats_departures.n - i)
+            remove_from_account(gnats_departures.at + i, gnats_departures.n - i)
     free(gnats_departures.at)
     gnats_departures.at = NULL
     gnats_departures.n = gnats_departures.cap = 0
 
 
-cdef void settle_account(Departure *first, size_t n) noexcept nogil:
+cdef void remove_from_account(Departure *first, size_t n) noexcept nogil:
     """Remove the subscriptions that are in the same account as the first. Search that account's responses once."""
     cdef void *account = first.account
     cdef Subscription *s

@@ -5,7 +5,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from gnats.core.accounts.account cimport Account, account_imports_streams
-from gnats.core.accounts.departures cimport depart, settle_before_subscribing
+from gnats.core.accounts.departures cimport depart, remove_before_subscribing
 from gnats.core.accounts.denials cimport report_removed
 from gnats.core.accounts.guard cimport guard_filter, guard_install, may_subscribe
 from gnats.core.accounts.imports cimport (
@@ -95,7 +95,7 @@ cdef Subscription *add_native_sub(
 
 cdef Subscription *insert_sub(Subscriber c, Account account, Subscription *s, int *error) noexcept nogil:
     cdef bint added
-    settle_before_subscribing()
+    remove_before_subscribing()
     error[0] = account.insert(s)
     if error[0] != SL_OK:
         free(sub_block(s))

@@ -10,7 +10,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport strlen
 
-from gnats.core.net.log_records cimport Recorder
+from gnats.core.net.connectionbase cimport ConnectionBase
 from gnats.core.net.outbound cimport OutQueue
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.net.transport cimport Transport
@@ -57,7 +57,7 @@ cdef enum:
     T_WRITE, T_STALL, T_TRANSPORT, SESSION_TIMERS
 
 
-cdef class Connection(Recorder)
+cdef class Connection(ConnectionBase)
 
 
 # Actions that permissions deny a peer.
@@ -102,7 +102,7 @@ cdef struct SessionType:
                         const Slice *sid) noexcept nogil
 
 
-cdef class Connection(Recorder):
+cdef class Connection(ConnectionBase):
     cdef list keep                # objects that the borrowed pointers below need alive; the control plane's
     cdef PollState *ps
     cdef const SessionType *session

@@ -8,6 +8,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free
 from libc.string cimport strlen
 
+from gnats.core.net.connectionbase cimport ConnectionBase
 from gnats.core.net.log_records cimport (
     LOG_CLOSING_OUT_OF_MEMORY,
     LOG_FLUSH_ERROR,
@@ -16,7 +17,6 @@ from gnats.core.net.log_records cimport (
     LOG_PRODUCER_STALLED,
     LOG_SLOW_DEADLINE,
     LOG_SLOW_PENDING,
-    Recorder,
 )
 from gnats.core.net.outbound cimport (
     OutMark,
@@ -89,7 +89,7 @@ cdef int64_t STALL_REPORT = 5000000  # ns; a pause of this length is logged
 
 
 @cython.no_gc_clear
-cdef class Connection(Recorder):
+cdef class Connection(ConnectionBase):
     """One connection, or an internal subscriber (fd -1) of kind SYSTEM, JETSTREAM or ACCOUNT.
 
     It owns the connected, non-blocking socket `fd` from construction on. Python calls its methods on the control loop

@@ -74,7 +74,7 @@ cdef struct PollState:
     ResultCache cache
     VerdictCache verdicts
     TimerHeap timers
-    uint64_t tls_turn       # `wakeups` at the last step of a handshake,
+    uint64_t tls_batch      # `wakeups` at the last step of a handshake,
     int64_t tls_spent       # and ns spent on handshakes in that batch
     char *rbuf              # buffer of one read of a connection
     size_t rbuf_len
@@ -85,10 +85,10 @@ cdef struct PollState:
     uint32_t nclients       # atomic
     # JetStream's (gnats.jetstream.engine.engine); NULL without it. Set before anything else of it exists.
     void *js                # borrowed core.internal.InternalSubscriber: publishes for JetStream in our batches
-    void *js_local          # gnats.jetstream.engine.engine.Local
+    void *js_poller         # gnats.jetstream.engine.barrier.JsPoller
     void (*js_hook)(PollState *ps) noexcept nogil  # ends a batch in which one of the next three is set
-    void *js_dirty          # streams that have stored messages
-    void *js_ready          # consumers that have more to deliver
+    uint8_t js_dirty        # the hook has streams to flush, answers to send or consumers to run
+    uint8_t js_ready        # it has consumers with more to deliver, or long work
     uint8_t js_signalled    # atomic: another thread has left work for the hook, and written evfd
     # messages, bytes of header and payload, rounds; atomic, the owner writes
     uint64_t in_msgs, in_bytes, out_msgs, out_bytes, wakeups
@@ -109,7 +109,7 @@ cdef inline uint64_t poller_bit(const PollState *p) noexcept nogil:
 
 cdef inline bint pollstate_busy(PollState *p) noexcept nogil:
     """Return whether there is work that must not wait for the next event."""
-    return p.js_ready != NULL or p.js_dirty != NULL or p.leaving != NULL or p.waiting != NULL
+    return p.js_ready or p.js_dirty or p.leaving != NULL or p.waiting != NULL
 
 
 cdef inline void hand_over_first(PollState *p) noexcept nogil:

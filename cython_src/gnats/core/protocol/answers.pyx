@@ -11,7 +11,8 @@ from gnats.core.net.connection cimport (
     Denial,
     queue_text,
 )
-from gnats.core.net.log_records cimport TRACE_OUT, trace_verb, trace_verb_with
+from gnats.core.net.connectionbase cimport trace_verb, trace_verb_with
+from gnats.core.net.log_records cimport TRACE_OUT
 from gnats.core.runtime.quoting cimport quote, quote_room
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.text cimport put_text

@@ -137,7 +137,7 @@ cdef inline void move(Slice *s, char *old, char *new) noexcept nogil:
         s.p = new + (s.p - old)
 
 
-cdef inline int hand_on(Parser *parser, char *data) noexcept nogil:
+cdef inline int process_msg(Parser *parser, char *data) noexcept nogil:
     """Have the current message processed; its payload is complete."""
     cdef Message *m = &parser.pa.m
     m.data = data
@@ -607,7 +607,7 @@ cdef int fast_pub(Parser *parser, char *buf, size_t n, size_t *at) noexcept nogi
         rc = parser.on.process_invalid_publish_subject(parser.owner)
         if rc != PARSE_OK:
             return rc
-    rc = hand_on(parser, p)
+    rc = process_msg(parser, p)
     return 1 if rc == PARSE_OK else rc
 
 
@@ -664,7 +664,7 @@ cdef int end_msg(Parser *parser, char *msg) noexcept nogil:
         parser.state = MSG_END_R if msg[size] != c'\r' else MSG_END_N
         return bad_operation(parser, msg, size + 2, size if msg[size] != c'\r' else size + 1)
     parser.pa.m.block = parser.block
-    rc = hand_on(parser, msg)
+    rc = process_msg(parser, msg)
     shared_drop(parser.block)
     parser.block = parser.pa.m.block = NULL
     parser.msg_len = 0

@@ -6,7 +6,7 @@ from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.encode cimport Frame
 from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport Connection
-from gnats.core.net.log_records cimport Recorder
+from gnats.core.net.connectionbase cimport ConnectionBase
 from gnats.includes.atomics cimport load8
 
 
@@ -40,4 +40,4 @@ cdef inline bint is_dropped(Subscriber c, const Message *m) noexcept nogil:
 # Queue a message to a connection of the calling poller.
 cdef Egress deliver_local(Subscriber c, const Message *m, const Frame *f) noexcept nogil
 # Trace a delivery in the log, as the publisher's poller.
-cdef void trace_out(Subscriber c, Recorder publisher, const Frame *f) noexcept nogil
+cdef void trace_out(Subscriber c, ConnectionBase publisher, const Frame *f) noexcept nogil

@@ -7,7 +7,8 @@ from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.encode cimport Frame, queue_frame
 from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
-from gnats.core.net.log_records cimport TRACE_OUT, TRACE_OUT_PAYLOAD, Recorder
+from gnats.core.net.connectionbase cimport ConnectionBase
+from gnats.core.net.log_records cimport TRACE_OUT, TRACE_OUT_PAYLOAD
 from gnats.includes.atomics cimport bump64, load8, load8_acquire, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put
@@ -41,14 +42,14 @@ cdef Egress deliver_local(Subscriber c, const Message *m, const Frame *f) noexce
         c.dirty_next = c.ps.dirty
         c.ps.dirty = <void *> c
     if unlikely(c.trace):
-        trace_out(c, <Recorder> m.origin, f)
+        trace_out(c, <ConnectionBase> m.origin, f)
     if unlikely(c.out.bytes > c.flush_over):
         note_shown(m)
         c.outbound_over(<Connection> m.origin)
     return EGRESS_OK
 
 
-cdef void trace_out(Subscriber c, Recorder publisher, const Frame *f) noexcept nogil:
+cdef void trace_out(Subscriber c, ConnectionBase publisher, const Frame *f) noexcept nogil:
     cdef char *line
     cdef char *p
     if f.mid_n == 0:

@@ -8,7 +8,7 @@ from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.encode cimport Frame, frame_size, put_frame, queue_frame
 from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport SLOW_CONSUMER_PENDING_BYTES, Connection
-from gnats.core.net.log_records cimport Recorder
+from gnats.core.net.connectionbase cimport ConnectionBase
 from gnats.core.net.outbound cimport (
     OutMark,
     OutQueue,
@@ -71,8 +71,8 @@ cdef Egress deliver_remote(Subscriber c, const Message *m, Subscription *s, cons
         and may_wait(c, m, s, f) and keep(h, ps, m, s, f)
     ):
         ps.handing |= <uint64_t> 1 << place
-        if unlikely((<Recorder> m.origin).trace):
-            trace_out(c, <Recorder> m.origin, f)
+        if unlikely((<ConnectionBase> m.origin).trace):
+            trace_out(c, <ConnectionBase> m.origin, f)
         if h.frames.bytes >= HAND_OVER_AT:
             note_shown(m)
             hand_over(ps)
@@ -160,8 +160,8 @@ cdef Egress deliver_now(Subscriber c, const Message *m, Subscription *s, const F
                 c.refuse_out_of_memory()
                 wake = True
         over = check_pending(c, &wake)
-        if unlikely((<Recorder> m.origin).trace):
-            trace_out(c, <Recorder> m.origin, f)
+        if unlikely((<ConnectionBase> m.origin).trace):
+            trace_out(c, <ConnectionBase> m.origin, f)
     if max > 0 and nm == max:
         wake = True
         exhaust(c, s)

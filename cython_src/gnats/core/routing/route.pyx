@@ -181,7 +181,7 @@ cdef bint deliver_shadow(const Message *m, Subscription *s, Frames *frames) noex
     if m.hop != NULL:
         return False   # a message from a service import is not exported again as a stream
     if im.use_published:
-        return deliver_export(m, s, im, frames)
+        return deliver_import(m, s, im, frames)
     imported = m[0]
     imported.line = NULL
     imported.shown.p = NULL
@@ -195,14 +195,14 @@ cdef bint deliver_shadow(const Message *m, Subscription *s, Frames *frames) noex
         imported.subject.p = <char *> import_to(im)
         imported.subject.n = im.to_n
     frames_begin_like(&own, frames, m)
-    delivered = deliver_export(&imported, s, im, &own)
+    delivered = deliver_import(&imported, s, im, &own)
     frames_end(&own)
     if subject != few:
         free(subject)
     return delivered
 
 
-cdef bint deliver_export(const Message *m, Subscription *s, const StreamImport *im, Frames *frames) noexcept nogil:
+cdef bint deliver_import(const Message *m, Subscription *s, const StreamImport *im, Frames *frames) noexcept nogil:
     cdef Message untraced
     if m.trace == NULL:
         return deliver(m, s, frames) == EGRESS_OK

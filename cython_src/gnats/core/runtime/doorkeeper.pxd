@@ -11,7 +11,7 @@ cdef enum:
 
 cdef struct Door:
     uint16_t *tags       # at the low 16 bits of a hash: the high bits of the hash noted there; 0: none
-    uint32_t turn
+    uint32_t random      # the state of a generator of random numbers
 
 
 cdef inline bint door_known(Door *d, uint32_t hash) noexcept nogil:
@@ -26,7 +26,7 @@ cdef inline bint door_known(Door *d, uint32_t hash) noexcept nogil:
         return True
     # Hashes may share a place. Replace the noted one only half of the time, at random: when several take turns, one
     # of them can stay long enough to come again.
-    d.turn = d.turn * 1664525 + 1013904223
-    if d.tags[at] == 0 or d.turn >> 31:
+    d.random = d.random * 1664525 + 1013904223
+    if d.tags[at] == 0 or d.random >> 31:
         d.tags[at] = tag
     return False

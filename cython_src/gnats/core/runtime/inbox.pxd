@@ -10,7 +10,7 @@ INBOX_EVENTS or INBOX_BYTES, every payer is parked until nothing of it waits, an
 The server's own clients cannot be parked: over INTERNAL_EVENTS or INTERNAL_BYTES, their events that may be dropped are
 dropped and counted. Each bound can be exceeded by the events that one turn causes.
 
-Lock: one mutex over the queues, their turns and the charges; a leaf in docs/locks.md.
+Lock: one mutex over the queues, their order and the charges; a leaf in docs/locks.md.
 
 A client lives as long as an event names it or is charged to it. The inbox keeps a client from its first request until
 its EV_CLOSED (the last event that its own poller posts) is drained, no event names it (Source.named), and no poller is
@@ -82,7 +82,7 @@ cdef struct Event:
 cdef struct Source:
     Event *head
     Event *tail
-    Source *next             # in Turns
+    Source *next             # in a SourceQueue
     void *owner              # borrowed
     # Called by the control loop, without a lock, when a parked owner may be read again. NULL: it cannot be parked.
     void (*resume)(void *owner) noexcept nogil
@@ -96,15 +96,16 @@ cdef struct Source:
     Source *work_next
 
 
-cdef struct Turns:
+# Sources that have events, in the order in which they are served.
+cdef struct SourceQueue:
     Source *head
     Source *tail
 
 
 cdef class Inbox:
     cdef pthread_mutex_t lock
-    cdef Turns turns[2]           # [1]: sources whose next event is a CONNECT, an INFO or an EV_CLOSED; [0]: others
-    cdef uint8_t turn             # the one that had the last turn
+    cdef SourceQueue waiting[2]   # [1]: sources whose next event is a CONNECT, an INFO or an EV_CLOSED; [0]: others
+    cdef uint8_t served           # the index of the one that was served last
     cdef Source own               # of events about no connection
     cdef int evfd
     cdef uint64_t queued          # events; atomic, like the next four

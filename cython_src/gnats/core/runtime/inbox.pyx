@@ -152,21 +152,21 @@ cdef class Inbox:
         pthread_mutex_unlock(&self.lock)
 
     cdef void forget(self, Source *source) noexcept nogil:
-        cdef Turns *turns
+        cdef SourceQueue *sources
         cdef Source **at
         cdef Source *last
         cdef Event *ev
         pthread_mutex_lock(&self.lock)
         if source.head != NULL:
-            turns = &self.turns[is_control(source.head)]
-            at = &turns.head
+            sources = &self.waiting[is_control(source.head)]
+            at = &sources.head
             last = NULL
             while at[0] != source:
                 last = at[0]
                 at = &last.next
             at[0] = source.next
-            if turns.tail == source:
-                turns.tail = last
+            if sources.tail == source:
+                sources.tail = last
             ev = source.head
             while ev != NULL:   # only count: the clients that these events name may be gone
                 store64(&self.queued, self.queued - 1)
@@ -290,13 +290,13 @@ cdef bint unpark(Inbox inbox, Source *payer) noexcept nogil:
     return True
 
 
-cdef inline void join(Turns *turns, Source *source) noexcept nogil:
+cdef inline void join(SourceQueue *sources, Source *source) noexcept nogil:
     source.next = NULL
-    if turns.head == NULL:
-        turns.head = source
+    if sources.head == NULL:
+        sources.head = source
     else:
-        turns.tail.next = source
-    turns.tail = source
+        sources.tail.next = source
+    sources.tail = source
 
 
 cdef bint enqueue(Inbox inbox, Event *ev, Source *queue) noexcept nogil:
@@ -312,7 +312,7 @@ cdef bint enqueue(Inbox inbox, Event *ev, Source *queue) noexcept nogil:
     first = load64(&inbox.queued) == 0
     if queue.head == NULL:
         queue.head = ev
-        join(&inbox.turns[is_control(ev)], queue)
+        join(&inbox.waiting[is_control(ev)], queue)
     else:
         queue.tail.next = ev
     queue.tail = ev
@@ -341,22 +341,22 @@ cdef inline void uncharge(Inbox inbox, Event *ev) noexcept nogil:
 
 cdef Event *take(Inbox inbox, Source **resumed) noexcept nogil:
     """Take out the next event, NULL: none. resumed[0]: its payer, if that was unparked by this."""
-    cdef Turns *turns
+    cdef SourceQueue *sources
     cdef Source *queue
     cdef Event *ev = NULL
     resumed[0] = NULL
     pthread_mutex_lock(&inbox.lock)
-    inbox.turn ^= 1
-    if inbox.turns[inbox.turn].head == NULL:
-        inbox.turn ^= 1
-    turns = &inbox.turns[inbox.turn]
-    queue = turns.head
+    inbox.served ^= 1
+    if inbox.waiting[inbox.served].head == NULL:
+        inbox.served ^= 1
+    sources = &inbox.waiting[inbox.served]
+    queue = sources.head
     if queue != NULL:
-        turns.head = queue.next
+        sources.head = queue.next
         ev = queue.head
         queue.head = ev.next
         if queue.head != NULL:
-            join(&inbox.turns[is_control(queue.head)], queue)
+            join(&inbox.waiting[is_control(queue.head)], queue)
         else:
             queue.tail = NULL
         uncharge(inbox, ev)

@@ -21,7 +21,7 @@ cdef struct TimerHeap:
     int64_t first     # the earliest deadline, 0 for none; atomic, one writer
     uint32_t reserved  # timers that can be set without memory, by timers_reserve
     size_t cap
-    int64_t turn      # `now` of the last round; no deadline is set at or before it
+    int64_t last_round  # `now` of the last round; no deadline is set at or before it
 
 
 cdef int timer_set(TimerHeap *h, Timer *t, int64_t when) noexcept nogil   # -1 when out of memory, unless reserved

@@ -44,8 +44,8 @@ cdef int timers_reserve(TimerHeap *h, int n) noexcept nogil:
 
 cdef int timer_set(TimerHeap *h, Timer *t, int64_t when) noexcept nogil:
     cdef int64_t before
-    if when <= h.turn:
-        when = h.turn + 1
+    if when <= h.last_round:
+        when = h.last_round + 1
     if t.slot:
         before = t.when
         t.when = when
@@ -82,8 +82,8 @@ cdef void timer_clear(TimerHeap *h, Timer *t) noexcept nogil:
 
 cdef Timer *timer_expired(TimerHeap *h, int64_t now) noexcept nogil:
     cdef Timer *t
-    if now > h.turn:
-        h.turn = now
+    if now > h.last_round:
+        h.last_round = now
     if h.n == 0 or h.heap[1].when > now:
         return NULL
     t = h.heap[1]

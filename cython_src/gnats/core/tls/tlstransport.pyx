@@ -53,7 +53,7 @@ cdef enum:
     # of a record begun before are never more than fits there.
     HEADROOM = 32 * 1024
     WIRE = 256 * 1024     # bytes of records to queue for the socket; the rest is encrypted later
-    TURN = 1000000        # ns of a batch for handshakes; beyond them wait for the next batch
+    HANDSHAKING = 1000000   # ns of a batch for handshakes; beyond them wait for the next batch
 
 
 cdef TransportType TLS
@@ -314,10 +314,10 @@ cdef long receive_records(Connection c, Tls *t, char *to, size_t want) noexcept 
     if t.phase < TLS_HANDSHAKE and not sniff(c, t):
         return -EAGAIN
     if t.phase == TLS_HANDSHAKE:
-        if ps.tls_turn != ps.wakeups:
-            ps.tls_turn = ps.wakeups
+        if ps.tls_batch != ps.wakeups:
+            ps.tls_batch = ps.wakeups
             ps.tls_spent = 0
-        if ps.tls_spent > TURN:
+        if ps.tls_spent > HANDSHAKING:
             return -EAGAIN   # epoll reports it again
     n = below.type.receive(below, ps.rbuf + HEADROOM, ps.rbuf_len - HEADROOM, 0)
     if n <= 0:

@@ -6,7 +6,7 @@ under one hold of the stream's lock, so no reader sees a part. If the server is 
 """
 from libc.stdint cimport uint64_t
 
-from gnats.jetstream.engine.barrier cimport Local
+from gnats.jetstream.engine.barrier cimport JsPoller
 from gnats.jetstream.publish.inbound cimport Inbound
 from gnats.jetstream.state.batchtable cimport OpenBatch
 from gnats.jetstream.state.entry cimport Outcome
@@ -16,7 +16,7 @@ from gnats.jetstream.state.streamcore cimport StreamCore
 
 # Handle a message with a Nats-Batch-Id, and answer it. Return MSG_STORED when it is staged, or when it commits its
 # atomic batch and the log has stored all of it.
-cdef Outcome process_atomic_batch_msg(StreamCore s, Local *local, Inbound *m) noexcept nogil
+cdef Outcome process_atomic_batch_msg(StreamCore s, JsPoller *jp, Inbound *m) noexcept nogil
 # Forget an open atomic batch and free its messages.
 cdef void drop_atomic_batch(StreamCore s, OpenBatch *b) noexcept nogil
 # Forget all open atomic batches of the stream.

@@ -15,7 +15,8 @@ from gnats.jetstream.batch.batching cimport (
     advise_abandoned,
     open_batch,
 )
-from gnats.jetstream.engine.barrier cimport Local, publish_later
+from gnats.jetstream.engine.barrier cimport JsPoller
+from gnats.jetstream.engine.outbox cimport publish_later
 from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.publish.checks cimport check_account_usage, check_admission, check_ahead
 from gnats.jetstream.publish.entries cimport make_entry
@@ -114,17 +115,17 @@ cdef void abandon(StreamCore s, AtomicBatch *b, AbandonReason why) noexcept nogi
 
 # -- one message of an atomic batch ------------------------------------------------------------------------------------
 
-cdef Outcome process_atomic_batch_msg(StreamCore s, Local *local, Inbound *m) noexcept nogil:
+cdef Outcome process_atomic_batch_msg(StreamCore s, JsPoller *jp, Inbound *m) noexcept nogil:
     cdef Refusal r
     cdef Outcome outcome = check_admission(s, m, &r)
     if outcome == MSG_STORED:
-        outcome = add_to_batch(s, local, m, &r)
+        outcome = add_to_batch(s, jp, m, &r)
     if outcome == MSG_REFUSED:
-        answer_refused(s, local, m.trace, &m.reply, &r, ANSWER, 0)
+        answer_refused(s, jp, m.trace, &m.reply, &r, ANSWER, 0)
     return outcome
 
 
-cdef Outcome add_to_batch(StreamCore s, Local *local, Inbound *m, Refusal *r) noexcept nogil:
+cdef Outcome add_to_batch(StreamCore s, JsPoller *jp, Inbound *m, Refusal *r) noexcept nogil:
     cdef const Slice *word = &m.h.values[H_BATCH_COMMIT]
     cdef AtomicBatch *b
     cdef uint64_t seq
@@ -139,26 +140,26 @@ cdef Outcome add_to_batch(StreamCore s, Local *local, Inbound *m, Refusal *r) no
             m.h.values[H_BATCH_SEQ].p, m.h.values[H_BATCH_SEQ].n, &seq):
         refuse(r, ERR_ATOMIC_MISSING_SEQ)
     else:
-        b = find_or_begin(s, local, m, seq, at_end, r)
-        if b == NULL or not extend(s, local, b, m, seq, at_end, r):
+        b = find_or_begin(s, jp, m, seq, at_end, r)
+        if b == NULL or not extend(s, jp, b, m, seq, at_end, r):
             return MSG_REFUSED
         if not commit:
             if not s.cfg.no_ack and m.reply.n:
-                publish_later(local, s, m.reply.p, m.reply.n, NULL, 0, NULL, 0, False)
+                publish_later(jp, s, m.reply.p, m.reply.n, NULL, 0, NULL, 0, False)
             return MSG_STORED
         if at_end:
             b.n -= 1
         if not at_end or mark_commit(b.last):
-            outcome = commit_batch(s, local, b, m)
+            outcome = commit_batch(s, jp, b, m)
         else:
-            report_shortage(local.ps)
+            report_shortage(jp.ps)
         refuse_silently(r)   # the commit has been answered
         drop_atomic_batch(s, &b.open)
     return outcome
 
 
 cdef bint extend(
-    StreamCore s, Local *local, AtomicBatch *b, Inbound *m, uint64_t seq, bint at_end, Refusal *r
+    StreamCore s, JsPoller *jp, AtomicBatch *b, Inbound *m, uint64_t seq, bint at_end, Refusal *r
 ) noexcept nogil:
     """Add a message to its atomic batch. Return False, with the reason in r, when it has given the batch up instead.
     """
@@ -169,7 +170,7 @@ cdef bint extend(
     if header_set(&m.h, H_REQUIRED_API_LEVEL) and level_too_high(m.hdr, m.hdr_n):
         abandon(s, b, ABANDONED_UNSUPPORTED)
         return refuse(r, ERR_REQUIRED_API_LEVEL)
-    batch_touch(&s.atomic_batches, &b.open, local.ps.now)
+    batch_touch(&s.atomic_batches, &b.open, jp.ps.now)
     b.n += 1
     if b.n != seq or (seq == 1 and at_end):
         abandon(s, b, ABANDONED_INCOMPLETE)
@@ -184,7 +185,7 @@ cdef bint extend(
 
 
 cdef AtomicBatch *find_or_begin(
-    StreamCore s, Local *local, const Inbound *m, uint64_t seq, bint at_end, Refusal *r
+    StreamCore s, JsPoller *jp, const Inbound *m, uint64_t seq, bint at_end, Refusal *r
 ) noexcept nogil:
     """Find the message's atomic batch; begin one for its first message. NULL: refused, with the reason in r."""
     cdef const Slice *id = &m.h.values[H_BATCH_ID]
@@ -192,7 +193,7 @@ cdef AtomicBatch *find_or_begin(
     if b == NULL and seq == 1:
         b = <AtomicBatch *> open_batch(
             s, &s.atomic_batches, sizeof(AtomicBatch), id.p, id.n, load64(&s.batch_limits.atomic_per_stream),
-            &s.batch_limits.atomic_open, load64(&s.batch_limits.atomic_total), local.ps.now)
+            &s.batch_limits.atomic_open, load64(&s.batch_limits.atomic_total), jp.ps.now)
         if b == NULL:
             refuse(r, ERR_ATOMIC_IN_FLIGHT)
     elif b == NULL and seq - at_end > load64(&s.batch_limits.max_size):
@@ -256,7 +257,7 @@ cdef bint mark_commit(Staged *last) noexcept nogil:
 
 # -- commit ------------------------------------------------------------------------------------------------------------
 
-cdef bint check_batch(StreamCore s, Local *local, AtomicBatch *b, Refusal *r) noexcept nogil:
+cdef bint check_batch(StreamCore s, JsPoller *jp, AtomicBatch *b, Refusal *r) noexcept nogil:
     """Check all messages, each as if those before it were stored. False: r has the reason."""
     cdef Staged *staged = b.first
     cdef InFlight before
@@ -264,7 +265,7 @@ cdef bint check_batch(StreamCore s, Local *local, AtomicBatch *b, Refusal *r) no
     flight_begin(&before, log_in_flight(s))
     before.first = b.first
     while staged != NULL:
-        if not transform_subject(s, local, &staged.m):
+        if not transform_subject(s, jp, &staged.m):
             return refuse_silently(r)
         stage_hashes(staged)
         if header_set(&staged.m.h, H_EXPECTED_LAST_MSG_ID):
@@ -281,18 +282,18 @@ cdef bint check_batch(StreamCore s, Local *local, AtomicBatch *b, Refusal *r) no
     return check_account_usage(s, before.bytes, r)
 
 
-cdef Outcome commit_batch(StreamCore s, Local *local, AtomicBatch *b, const Inbound *commit) noexcept nogil:
+cdef Outcome commit_batch(StreamCore s, JsPoller *jp, AtomicBatch *b, const Inbound *commit) noexcept nogil:
     """Check the atomic batch, then have the log store all of it or nothing; answer the commit."""
     cdef Refusal r
-    if check_batch(s, local, b, &r) and make_entries(s, local, b, commit, &r):
-        return s.log.propose(s, local, &b.first.entry)
+    if check_batch(s, jp, b, &r) and make_entries(s, jp, b, commit, &r):
+        return s.log.propose(s, jp, &b.first.entry)
     # here, because r may borrow text from the staged messages
-    answer_refused(s, local, commit.trace, &commit.reply, &r, ANSWER, 0)
+    answer_refused(s, jp, commit.trace, &commit.reply, &r, ANSWER, 0)
     return MSG_REFUSED
 
 
 cdef bint make_entries(
-    StreamCore s, Local *local, AtomicBatch *b, const Inbound *commit, Refusal *r
+    StreamCore s, JsPoller *jp, AtomicBatch *b, const Inbound *commit, Refusal *r
 ) noexcept nogil:
     """Make linked entries of all messages, with the commit's trace and reply subject. False: r has the reason."""
     cdef Staged *staged = b.first
@@ -300,7 +301,7 @@ cdef bint make_entries(
     while staged != NULL:
         staged.m.trace = commit.trace
         staged.m.reply = commit.reply
-        if not make_entry(s, local, &staged.m, OF_ATOMIC, &staged.entry, r):
+        if not make_entry(s, jp, &staged.m, OF_ATOMIC, &staged.entry, r):
             return False
         if e != NULL:
             e.next = &staged.entry

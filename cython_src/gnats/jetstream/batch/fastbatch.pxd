@@ -13,7 +13,7 @@ from libc.stdint cimport uint64_t
 
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.text cimport ends_with_text
-from gnats.jetstream.engine.barrier cimport Local
+from gnats.jetstream.engine.barrier cimport JsPoller
 from gnats.jetstream.publish.inbound cimport Inbound
 from gnats.jetstream.state.batchtable cimport OpenBatch
 from gnats.jetstream.state.entry cimport FastPattern, Outcome, StreamEntry
@@ -31,10 +31,10 @@ cdef bint parse_fast_pattern(const Slice *reply, FastPattern *out) noexcept nogi
 
 # Handle a message of a fast batch, and answer it. `pattern` is the reply subject that its publisher wrote, for which
 # is_fast_batch() is true.
-cdef Outcome process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, const Slice *pattern) noexcept nogil
+cdef Outcome process_fast_batch_msg(StreamCore s, JsPoller *jp, Inbound *m, const Slice *pattern) noexcept nogil
 # Note that an OF_FAST entry is the stream's last stored message, and send its publisher what is due
 # (fastBatchRegisterSequences).
-cdef void fast_batch_stored(StreamCore s, Local *local, const StreamEntry *e, uint64_t seq) noexcept nogil
+cdef void fast_batch_stored(StreamCore s, JsPoller *jp, const StreamEntry *e, uint64_t seq) noexcept nogil
 # Forget an open fast batch.
 cdef void drop_fast_batch(StreamCore s, OpenBatch *b) noexcept nogil
 # Forget all open fast batches of the stream.

@@ -10,7 +10,8 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.includes.atomics cimport add64, load64, unlikely
 from gnats.includes.text cimport is_text
 from gnats.jetstream.batch.batching cimport open_batch
-from gnats.jetstream.engine.barrier cimport Local, publish_later
+from gnats.jetstream.engine.barrier cimport JsPoller
+from gnats.jetstream.engine.outbox cimport publish_later
 from gnats.jetstream.publish.checks cimport check_admission, check_ahead
 from gnats.jetstream.publish.entries cimport make_entry
 from gnats.jetstream.publish.errors cimport (
@@ -142,23 +143,23 @@ def fast_pattern(bytes reply not None) -> tuple | None:
 
 # -- sent to the publisher ---------------------------------------------------------------------------------------------
 
-cdef void send_flow(StreamCore s, Local *local, const Slice *reply, const FastBatch *b, uint64_t seq) noexcept nogil:
+cdef void send_flow(StreamCore s, JsPoller *jp, const Slice *reply, const FastBatch *b, uint64_t seq) noexcept nogil:
     cdef char[FLOW_ROOM] text
     cdef int n = snprintf(
         text, FLOW_ROOM, b'{"type":"ack","seq":%llu,"msgs":%u}', <unsigned long long> seq,
         <unsigned int> b.ack_messages)
-    publish_later(local, s, reply.p, reply.n, NULL, 0, text, n, False)
+    publish_later(jp, s, reply.p, reply.n, NULL, 0, text, n, False)
 
 
-cdef void send_gap(StreamCore s, Local *local, const Slice *reply, uint64_t expected, uint64_t seq) noexcept nogil:
+cdef void send_gap(StreamCore s, JsPoller *jp, const Slice *reply, uint64_t expected, uint64_t seq) noexcept nogil:
     cdef char[FLOW_ROOM] text
     cdef int n = snprintf(
         text, FLOW_ROOM, b'{"type":"gap","last_seq":%llu,"seq":%llu}', <unsigned long long> expected,
         <unsigned long long> seq)
-    publish_later(local, s, reply.p, reply.n, NULL, 0, text, n, True)
+    publish_later(jp, s, reply.p, reply.n, NULL, 0, text, n, True)
 
 
-cdef bint check_flow(StreamCore s, Local *local, const Slice *reply, FastBatch *b) noexcept nogil:
+cdef bint check_flow(StreamCore s, JsPoller *jp, const Slice *reply, FastBatch *b) noexcept nogil:
     """When an acknowledgement is due, send flow control with a new rate. Return whether it was sent."""
     cdef uint64_t each = b.ack_messages
     cdef uint16_t most
@@ -171,16 +172,16 @@ cdef bint check_flow(StreamCore s, Local *local, const Slice *reply, FastBatch *
         b.ack_messages = min(<uint16_t> (2 * b.ack_messages), most)
     elif b.ack_messages > most:
         b.ack_messages = max(<uint16_t> (b.ack_messages // 2), most)
-    send_flow(s, local, reply, b, b.fseq)
+    send_flow(s, jp, reply, b, b.fseq)
     return True
 
 
 # -- fast batches ------------------------------------------------------------------------------------------------------
 
-cdef FastBatch *begin_fast_batch(StreamCore s, Local *local, const FastPattern *p) noexcept nogil:
+cdef FastBatch *begin_fast_batch(StreamCore s, JsPoller *jp, const FastPattern *p) noexcept nogil:
     cdef FastBatch *b = <FastBatch *> open_batch(
         s, &s.fast_batches, sizeof(FastBatch), p.id.p, p.id.n, load64(&s.batch_limits.fast_per_stream),
-        &s.batch_limits.fast_open, load64(&s.batch_limits.fast_total), local.ps.now)
+        &s.batch_limits.fast_open, load64(&s.batch_limits.fast_total), jp.ps.now)
     if b == NULL:
         return NULL
     b.gap_ok = p.gap_ok
@@ -200,12 +201,12 @@ cdef void drop_fast_batches(StreamCore s) noexcept nogil:
         drop_fast_batch(s, s.fast_batches.oldest)
 
 
-cdef bint commit_fast_batch(StreamCore s, Local *local, const Slice *reply, FastBatch *b) noexcept nogil:
+cdef bint commit_fast_batch(StreamCore s, JsPoller *jp, const Slice *reply, FastBatch *b) noexcept nogil:
     """Commit. When all messages are stored, acknowledge the fast batch, forget it, and return True."""
     b.commit = True
     if b.lseq != b.pseq:
         return False
-    send_batch_ack(s, local, reply, b.sseq, b.open.id, b.open.id_n, b.lseq, False)
+    send_batch_ack(s, jp, reply, b.sseq, b.open.id, b.open.id_n, b.lseq, False)
     drop_fast_batch(s, &b.open)
     return True
 
@@ -218,7 +219,7 @@ cdef inline void catch_up(FastBatch *b) noexcept nogil:
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
-cdef Outcome process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, const Slice *pattern) noexcept nogil:
+cdef Outcome process_fast_batch_msg(StreamCore s, JsPoller *jp, Inbound *m, const Slice *pattern) noexcept nogil:
     cdef FastPattern p
     cdef Refusal r
     cdef bint valid = parse_fast_pattern(pattern, &p)
@@ -231,21 +232,21 @@ cdef Outcome process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, cons
         elif p.id.n > MAX_BATCH_ID:
             refuse(&r, ERR_BATCH_INVALID_ID)
         else:
-            return process_fast(s, local, m, &p)
+            return process_fast(s, jp, m, &p)
         outcome = MSG_REFUSED
     if outcome == MSG_REFUSED:
-        answer_refused(s, local, m.trace, &m.reply, &r, ANSWER, 0)
+        answer_refused(s, jp, m.trace, &m.reply, &r, ANSWER, 0)
     return outcome
 
 
-cdef FastBatch *find_batch(StreamCore s, Local *local, Inbound *m, const FastPattern *p, Refusal *r) noexcept nogil:
+cdef FastBatch *find_batch(StreamCore s, JsPoller *jp, Inbound *m, const FastPattern *p, Refusal *r) noexcept nogil:
     """Find the message's fast batch; begin one for its first message. NULL: refused, with the reason in r."""
     cdef FastBatch *b = <FastBatch *> batch_find(&s.fast_batches, p.id.p, p.id.n)
     if b == NULL and (p.seq != 1 or p.ping):
         refuse(r, ERR_BATCH_UNKNOWN_ID)
         return NULL
     if b == NULL:
-        b = begin_fast_batch(s, local, p)
+        b = begin_fast_batch(s, jp, p)
         if b == NULL:
             refuse(r, ERR_BATCH_IN_FLIGHT)
             return NULL
@@ -262,79 +263,79 @@ cdef FastBatch *find_batch(StreamCore s, Local *local, Inbound *m, const FastPat
     return b
 
 
-cdef Outcome process_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *p) noexcept nogil:
+cdef Outcome process_fast(StreamCore s, JsPoller *jp, Inbound *m, const FastPattern *p) noexcept nogil:
     cdef StreamEntry e
     cdef Refusal r
-    cdef FastBatch *b = find_batch(s, local, m, p, &r)
+    cdef FastBatch *b = find_batch(s, jp, m, p, &r)
     if b == NULL:
-        answer_refused(s, local, m.trace, &m.reply, &r, ANSWER, 0)
+        answer_refused(s, jp, m.trace, &m.reply, &r, ANSWER, 0)
         return MSG_REFUSED
     if not b.commit:
-        batch_touch(&s.fast_batches, &b.open, local.ps.now)
+        batch_touch(&s.fast_batches, &b.open, jp.ps.now)
     if p.ping:
-        process_ping(s, local, &m.reply, p, b)
+        process_ping(s, jp, &m.reply, p, b)
         return MSG_REFUSED
-    if b.commit or not follows(s, local, &m.reply, p, b):
+    if b.commit or not follows(s, jp, &m.reply, p, b):
         return MSG_REFUSED
     if p.commit:
         b.commit = True
     elif p.seq == 1 and not s.cfg.no_ack:
-        send_flow(s, local, &m.reply, b, 0)
-    if not check_fast(s, local, m, p, b):
+        send_flow(s, jp, &m.reply, b, 0)
+    if not check_fast(s, jp, m, p, b):
         return MSG_REFUSED
     b.pending += 1
-    if not make_entry(s, local, m, OF_FAST, &e, &r):
-        answer_refused(s, local, m.trace, &m.reply, &r, ANSWER, 0)
+    if not make_entry(s, jp, m, OF_FAST, &e, &r):
+        answer_refused(s, jp, m.trace, &m.reply, &r, ANSWER, 0)
         return MSG_REFUSED
     if header_set(&m.h, H_EXPECTED_LAST_MSG_ID):
         e.expected_id = m.h.values[H_EXPECTED_LAST_MSG_ID]
     e.fast = p
-    return s.log.propose(s, local, &e)
+    return s.log.propose(s, jp, &e)
 
 
 cdef void process_ping(
-    StreamCore s, Local *local, const Slice *reply, const FastPattern *p, FastBatch *b
+    StreamCore s, JsPoller *jp, const Slice *reply, const FastPattern *p, FastBatch *b
 ) noexcept nogil:
     """Answer a publisher that asks which messages have arrived; p.seq is the last one it has sent."""
     if p.seq > b.lseq:
-        send_gap(s, local, reply, b.lseq + 1, p.seq + 1)
+        send_gap(s, jp, reply, b.lseq + 1, p.seq + 1)
         if b.gap_ok:
             b.lseq = p.seq
             catch_up(b)
-            if check_flow(s, local, reply, b):
+            if check_flow(s, jp, reply, b):
                 return
-        elif commit_fast_batch(s, local, reply, b):
+        elif commit_fast_batch(s, jp, reply, b):
             return
-    send_flow(s, local, reply, b, b.fseq)
+    send_flow(s, jp, reply, b, b.fseq)
 
 
-cdef bint follows(StreamCore s, Local *local, const Slice *reply, const FastPattern *p, FastBatch *b) noexcept nogil:
+cdef bint follows(StreamCore s, JsPoller *jp, const Slice *reply, const FastPattern *p, FastBatch *b) noexcept nogil:
     """Return whether this is the next message of the fast batch, or one after an allowed gap.
 
     False: there is nothing to store. A gap that is not allowed, or an eob, has committed the fast batch.
     """
     cdef uint64_t before = b.lseq
     if p.seq != before + 1:
-        send_gap(s, local, reply, before + 1, p.seq)
+        send_gap(s, jp, reply, before + 1, p.seq)
     if p.seq <= before or (p.seq > before + 1 and not b.gap_ok):
-        commit_fast_batch(s, local, reply, b)
+        commit_fast_batch(s, jp, reply, b)
         return False
     b.lseq = p.seq
     if p.eob:
         b.lseq -= 1
         catch_up(b)
-        commit_fast_batch(s, local, reply, b)
+        commit_fast_batch(s, jp, reply, b)
         return False
     return True
 
 
-cdef bint check_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *p, FastBatch *b) noexcept nogil:
+cdef bint check_fast(StreamCore s, JsPoller *jp, Inbound *m, const FastPattern *p, FastBatch *b) noexcept nogil:
     """Check the message. False: it is answered and not to be stored, and the fast batch may be gone."""
     cdef bint only = not p.gap_ok and b.lseq == 1
     cdef InFlight before
     cdef Outcome outcome
     cdef Refusal r
-    if not transform_subject(s, local, m):
+    if not transform_subject(s, jp, m):
         return False
     flight_begin(&before, log_in_flight(s))
     outcome = check_ahead(s, m, &before, &r)
@@ -345,16 +346,16 @@ cdef bint check_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *
             trace_jetstream_error(m.trace, TRACE_DUPLICATE, NULL, 0)
         if b.pending == 0:
             b.pseq = p.seq
-            check_flow(s, local, &m.reply, b)
+            check_flow(s, jp, &m.reply, b)
         if not p.commit:
             return False
         if only:
-            send_batch_ack(s, local, &m.reply, r.last, b.open.id, b.open.id_n, p.seq, True)
+            send_batch_ack(s, jp, &m.reply, r.last, b.open.id, b.open.id_n, p.seq, True)
             drop_fast_batch(s, &b.open)
             return False
     else:
         # The only message of its fast batch gets the reply of a single message.
-        answer_refused(s, local, m.trace, &m.reply, &r, ANSWER_ALWAYS if only else ANSWER_IN_FLOW, p.seq)
+        answer_refused(s, jp, m.trace, &m.reply, &r, ANSWER_ALWAYS if only else ANSWER_IN_FLOW, p.seq)
         if only:
             drop_fast_batch(s, &b.open)
             return False
@@ -362,11 +363,11 @@ cdef bint check_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *
             return False
         b.lseq -= 1
         catch_up(b)
-    commit_fast_batch(s, local, &m.reply, b)
+    commit_fast_batch(s, jp, &m.reply, b)
     return False
 
 
-cdef void fast_batch_stored(StreamCore s, Local *local, const StreamEntry *e, uint64_t seq) noexcept nogil:
+cdef void fast_batch_stored(StreamCore s, JsPoller *jp, const StreamEntry *e, uint64_t seq) noexcept nogil:
     cdef FastBatch *b = <FastBatch *> batch_find(&s.fast_batches, e.fast.id.p, e.fast.id.n)
     if b == NULL:
         return
@@ -375,8 +376,8 @@ cdef void fast_batch_stored(StreamCore s, Local *local, const StreamEntry *e, ui
     b.pseq = e.fast.seq
     catch_up(b)
     if not b.commit or b.lseq != b.pseq:
-        check_flow(s, local, &e.reply, b)
+        check_flow(s, jp, &e.reply, b)
         return
     if b.pending == 0 or not s.cfg.no_ack:
-        send_batch_ack(s, local, &e.reply, b.sseq, b.open.id, b.open.id_n, b.lseq, False)
+        send_batch_ack(s, jp, &e.reply, b.sseq, b.open.id, b.open.id_n, b.lseq, False)
     drop_fast_batch(s, &b.open)

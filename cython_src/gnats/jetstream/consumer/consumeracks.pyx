@@ -59,7 +59,8 @@ from gnats.jetstream.consumer.pending cimport (
     pending_find,
 )
 from gnats.jetstream.consumer.redelivery cimport move_ack_floor
-from gnats.jetstream.engine.barrier cimport batch_time, local_of, publish_now
+from gnats.jetstream.engine.barrier cimport batch_time, js_poller_of
+from gnats.jetstream.engine.outbox cimport publish_now
 from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.state.streamcore cimport LIMITS_POLICY
 from gnats.store.times.durations cimport parse_int64
@@ -80,7 +81,7 @@ cdef void process_ack(
     cdef Acked acked
     cdef const char *rest
     cdef size_t rest_n
-    cdef int64_t wall = batch_time(local_of(ps))
+    cdef int64_t wall = batch_time(js_poller_of(ps))
     cdef int what = parse_ack(msg, n, &rest, &rest_n)
     cdef bint answer, signal = False
     acked_init(&acked)

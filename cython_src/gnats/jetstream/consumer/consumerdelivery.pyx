@@ -53,8 +53,9 @@ from gnats.jetstream.consumer.send_queue cimport (
     outq_status,
 )
 from gnats.jetstream.consumer.skiplist cimport has_skips, next_skipped
-from gnats.jetstream.engine.barrier cimport batch_time, last_visible, local_of, publish_now, run_again, run_when_visible
+from gnats.jetstream.engine.barrier cimport batch_time, js_poller_of, last_visible, run_again, run_when_visible
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase
+from gnats.jetstream.engine.outbox cimport publish_now
 from gnats.jetstream.state.streamcore cimport LIMITS_POLICY
 from gnats.store.base cimport STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, STORE_UNREADABLE, StoreMsg
 
@@ -118,7 +119,7 @@ cdef void run(ConsumerState o, PollState *ps) noexcept nogil:
         return   # the busy thread sees `again`
     while True:
         exchange8(&o.again, 0)
-        wall = batch_time(local_of(ps))
+        wall = batch_time(js_poller_of(ps))
         pthread_mutex_lock(&o.lock)
         if o.closed or not o.begun:
             found = GATHER_WAIT
@@ -145,7 +146,7 @@ cdef void run(ConsumerState o, PollState *ps) noexcept nogil:
         if found != GATHER_MORE and not load8(&o.again):
             return
         if rounds >= ROUNDS:
-            if not run_again(local_of(ps), o):
+            if not run_again(js_poller_of(ps), o):
                 kick(o)
             return
         if exchange8(&o.busy, 1):
@@ -293,7 +294,7 @@ cdef bint look_ahead(ConsumerState o, PollState *ps, Lookahead *a, uint64_t most
     store64(&o.ahead, a.msgs[a.n - 1].seq + 1 if a.n else o.sseq)
     store64(&o.low, lowest_pending(o))
     pthread_mutex_unlock(&o.store.lock)
-    if unlikely(waits) and not run_when_visible(local_of(ps), o.stream, o):
+    if unlikely(waits) and not run_when_visible(js_poller_of(ps), o.stream, o):
         o.held_until = ps.now + RETRY
     return a.n != 0
 

@@ -28,7 +28,7 @@ from gnats.jetstream.consumer.flowcontrol cimport flow_free
 from gnats.jetstream.consumer.pending cimport pending_free
 from gnats.jetstream.consumer.requests cimport waitq_free
 from gnats.jetstream.consumer.skiplist cimport has_skips, skip_free
-from gnats.jetstream.engine.barrier cimport local_of, run_later
+from gnats.jetstream.engine.barrier cimport js_poller_of, run_later
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.index.filter cimport filter_free
@@ -241,7 +241,7 @@ cdef void suppress_deletion(ConsumerState o, int64_t now) noexcept nogil:
 
 
 cdef void wake(ConsumerState o, PollState *ps) noexcept nogil:
-    if not run_later(local_of(ps), o):
+    if not run_later(js_poller_of(ps), o):
         kick(o)   # needs no memory
 
 

@@ -9,19 +9,19 @@ A message must also be *committed*: a quorum of the servers that replicate the s
 because a stream's log applies an entry (store_entries) only when it is committed. So all that a store has is committed,
 and an answer, which applying makes, cannot be too early. The log of a single server commits what it is given.
 
-The poller that stored a message holds its answer and its consumers in its Local: answers in two outboxes, consumers in
-two lists. At the end of the batch, those that wait for the flush alone leave. The others go to the sync thread in a
-SyncBatch, and come back to the poller when the streams are synced.
+The poller that stored a message holds its answer and its consumers in its JsPoller: answers in two outboxes
+(gnats.jetstream.engine.outbox), consumers in two lists. At the end of the batch, those that wait for the flush alone
+leave. The others go to the sync thread in a SyncBatch (gnats.jetstream.engine.groupcommit), and come back to the poller
+when the streams are synced.
 
 Lock: `GroupCommit.lock`, a leaf (docs/locks.md), guards the queue of the sync thread and each poller's `done`. A
-Barrier is under its stream's lock, except where a field says otherwise. The rest of a Local belongs to its poller.
+Barrier is under its stream's lock, except where a field says otherwise. The rest of a JsPoller belongs to its poller.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.net.pollstate cimport PollState
-from gnats.core.routing.route cimport RouteOutcome
 from gnats.core.runtime.state cimport MAX_POLLERS
 from gnats.includes.atomics cimport load32
 from gnats.includes.pthread cimport pthread_cond_t, pthread_mutex_t, pthread_t
@@ -34,7 +34,7 @@ cdef struct Barrier:
     uint8_t syncs        # answers and consumers wait for a sync
     uint8_t unsynced     # atomic: a flush sets it, the poller that asks for a sync clears it
     uint8_t sync_failed  # a sync has failed; of the sync thread alone
-    uint64_t sync_turn   # the round in which it was synced last; of the sync thread alone
+    uint64_t sync_round  # the round in which it was synced last; of the sync thread alone
 
 
 # Messages to publish, one after the other in one piece of memory.
@@ -56,7 +56,7 @@ cdef struct PtrList:
 # The streams to sync for one poller, and the answers and consumers that wait for it.
 cdef struct SyncBatch:
     SyncBatch *next
-    Local *local         # the poller it comes from and goes back to
+    JsPoller *jp         # the poller it comes from and goes back to
     Outbox out
     PtrList held         # consumers (ConsumerBase) to run
     bint stored          # none of the streams has failed: all messages that the answers are about are on the disk
@@ -76,8 +76,8 @@ cdef struct GroupCommit:
     uint64_t syncs       # syncs of streams since the start; atomic: the sync thread writes, monitoring reads
 
 
-# One poller's part of JetStream.
-cdef struct Local:
+# JetStream's part of a poller.
+cdef struct JsPoller:
     GroupCommit *commit
     PollState *ps
     PtrList dirty        # StreamBases to flush at the end of this batch
@@ -102,8 +102,8 @@ cdef class StreamBase:
     cdef Account account           # set once, with the GIL
     cdef Barrier barrier
     cdef int failed                # 0, or the -errno with which the store has failed; atomic, read by stream_failed()
-    cdef uint64_t refs             # how often Locals (`dirty`, outboxes) and SyncBatches name it; atomic
-    cdef uint8_t in_dirty[MAX_POLLERS]    # by poller: Local.dirty names it; each element is its poller's
+    cdef uint64_t refs             # how often JsPollers (`dirty`, outboxes) and SyncBatches name it; atomic
+    cdef uint8_t in_dirty[MAX_POLLERS]    # by poller: JsPoller.dirty names it; each element is its poller's
 
     # Write what the store has buffered. Return 0, or -errno: then the stream has failed. No lock is held.
     cdef int flush(self) noexcept nogil
@@ -115,8 +115,8 @@ cdef inline bint stream_failed(StreamBase s) noexcept nogil:
     return load32(<uint32_t *> &s.failed) != 0
 
 
-cdef inline Local *local_of(PollState *ps) noexcept nogil:
-    return <Local *> ps.js_local
+cdef inline JsPoller *js_poller_of(PollState *ps) noexcept nogil:
+    return <JsPoller *> ps.js_poller
 
 
 # -- under the stream's lock --
@@ -139,42 +139,22 @@ cdef void barrier_synced(Barrier *b, uint64_t flushed) noexcept nogil
 # -- in a poller's own thread, within a batch --
 
 # Return the time of the batch: ns since 1970, read once.
-cdef int64_t batch_time(Local *local) noexcept nogil
-# Have the stream flushed at the end of the batch. False when out of memory.
-cdef bint mark_dirty(Local *local, StreamBase stream) noexcept nogil
-# Publish in the stream's account when what the stream stored in this batch has passed its barrier. If the stream
-# fails, publish only with `anyway`. Copies its arguments. False when out of memory.
-cdef bint publish_later(Local *local, StreamBase stream, const char *subject, size_t sn, const char *hdr, size_t hn,
-                        const char *msg, size_t n, bint anyway) noexcept nogil
-# Publish in the stream's account at once. No lock may be held.
-cdef RouteOutcome publish_now(PollState *ps, StreamBase stream, const char *subject, size_t sn, const char *shown,
-                              size_t shown_n, const char *reply, size_t rn, const char *hdr, size_t hn,
-                              const char *msg, size_t n) noexcept nogil
+cdef int64_t batch_time(JsPoller *jp) noexcept nogil
+# For mark_dirty().
+cdef bint add_dirty(JsPoller *jp, StreamBase stream) noexcept nogil
+
+
+cdef inline bint mark_dirty(JsPoller *jp, StreamBase stream) noexcept nogil:
+    """Have the stream flushed at the end of the batch. False when out of memory."""
+    if stream.in_dirty[jp.ps.index]:
+        return True
+    return add_dirty(jp, stream)
+
+
 # Call o.run at the end of the batch, once however often this is asked for. False when out of memory.
-cdef bint run_later(Local *local, ConsumerBase o) noexcept nogil
+cdef bint run_later(JsPoller *jp, ConsumerBase o) noexcept nogil
 # The same, but not before consumers may see what the stream has stored in this batch.
-cdef bint run_when_visible(Local *local, StreamBase stream, ConsumerBase o) noexcept nogil
+cdef bint run_when_visible(JsPoller *jp, StreamBase stream, ConsumerBase o) noexcept nogil
 # Call o.run in the poller's next round, because it has more to deliver than one run may. o.run asks for this at most
 # once a call. False when out of memory.
-cdef bint run_again(Local *local, ConsumerBase o) noexcept nogil
-
-# -- for the engine --
-
-# At the end of a batch: flush the dirty streams, give to the sync thread what waits for that, send the rest until the
-# turn is over. Return whether all that was there is sent.
-cdef bint pass_flushed(Local *local) noexcept nogil
-# Take what the sync thread has given back.
-cdef void take_synced(Local *local) noexcept nogil
-# Send the answers in it until the turn is over, and have the consumers run whose answers are sent.
-cdef void pass_synced(Local *local) noexcept nogil
-# The bytes of answers that wait for nothing but a turn.
-cdef inline size_t unsent(const Local *local) noexcept nogil:
-    return local.sending.n - local.sending.at + local.out.n + local.passing_n
-cdef void local_free(Local *local) noexcept nogil
-
-cdef void commit_init(GroupCommit *g) noexcept nogil
-cdef void commit_free(GroupCommit *g) noexcept nogil
-# Start the sync thread. Return 0 or an errno. Idempotent. The control loop.
-cdef int commit_start(GroupCommit *g) noexcept nogil
-# Sync what is queued, then end the thread. Idempotent. The control loop.
-cdef void commit_stop(GroupCommit *g) noexcept nogil
+cdef bint run_again(JsPoller *jp, ConsumerBase o) noexcept nogil

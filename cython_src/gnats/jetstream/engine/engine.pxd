@@ -3,8 +3,8 @@
 A poller's batch may store messages in streams. At its end, `js_hook` flushes each of these streams once, sends the
 answers that waited for that (gnats.jetstream.engine.barrier), and runs the consumers that have messages to deliver.
 
-Lock: `Engine.timer_lock`, a leaf (docs/locks.md), guards the heap of timers. A Local belongs to its poller, except the
-SyncBatches that come back from the sync thread.
+Lock: `Engine.timer_lock`, a leaf (docs/locks.md), guards the heap of timers. A JsPoller belongs to its poller, except
+the SyncBatches that come back from the sync thread.
 """
 from libc.stdint cimport int64_t, uint64_t
 
@@ -13,7 +13,7 @@ from gnats.core.runtime.inbox cimport Source
 from gnats.core.runtime.state cimport MAX_POLLERS, ServerState
 from gnats.core.runtime.timers cimport Timer, TimerHeap
 from gnats.includes.pthread cimport pthread_mutex_t
-from gnats.jetstream.engine.barrier cimport GroupCommit, Local
+from gnats.jetstream.engine.barrier cimport GroupCommit, JsPoller
 from gnats.jetstream.engine.longwork cimport Work
 
 
@@ -30,7 +30,7 @@ cdef class Engine:
     cdef TimerHeap timers          # under timer_lock
     cdef int64_t armed             # the deadline that tmfd is set to, monotonic ns, 0: none; under timer_lock
     cdef int tmfd
-    cdef Local *locals[MAX_POLLERS]    # by poller index; set before the first stream is made
+    cdef JsPoller *js_pollers[MAX_POLLERS]    # by poller index; set before the first stream is made
     cdef PollState *control        # the control loop's poller
     cdef readonly list pollers     # all, the control loop's first
     cdef readonly ServerState state
@@ -52,4 +52,4 @@ cdef class Engine:
 
 # Queue long work that `causer` has asked for: w.step is called in turn with other work. False when a client of the
 # server itself has asked for too much; the caller then keeps `w`.
-cdef bint queue_work(Local *local, Work *w, Source *causer) noexcept nogil
+cdef bint queue_work(JsPoller *jp, Work *w, Source *causer) noexcept nogil

@@ -22,7 +22,7 @@ from gnats.core.runtime.timers cimport (
 )
 from gnats.core.runtime.turn cimport TURN, turn_begin, turn_spend
 from gnats.includes.arrays cimport array_grow
-from gnats.includes.atomics cimport add64_seq, and64, bump64, exchange8, load64, load64_seq
+from gnats.includes.atomics cimport add64_seq, and64, bump64, exchange8, load64, load64_seq, load8, unlikely
 from gnats.includes.linux cimport (
     CLOCK_MONOTONIC,
     TFD_CLOEXEC,
@@ -40,22 +40,20 @@ from gnats.includes.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
-from gnats.jetstream.engine.barrier cimport (
-    Local,
-    PtrList,
-    StreamBase,
+from gnats.jetstream.engine.barrier cimport JsPoller, PtrList, StreamBase
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase, consumer_run
+from gnats.jetstream.engine.groupcommit cimport (
     commit_free,
     commit_init,
     commit_start,
     commit_stop,
-    local_free,
-    pass_flushed,
+    free_batches,
+    give_to_sync,
     pass_synced,
     take_synced,
-    unsent,
 )
-from gnats.jetstream.engine.consumerbase cimport ConsumerBase, consumer_run
 from gnats.jetstream.engine.longwork cimport Work, work_add, work_drop, work_run
+from gnats.jetstream.engine.outbox cimport send_flushed, unsent
 
 cdef enum:
     ROUNDS = 4               # of storing and delivering at the end of one batch: deliveries may store again
@@ -74,7 +72,7 @@ cdef class Engine:
     def __cinit__(self, list pollers not None, ServerState state not None, cids not None):
         cdef PollerBase poller
         cdef InternalSubscriber client
-        cdef Local *local
+        cdef JsPoller *jp
         self.tmfd = -1
         commit_init(&self.commit)
         pthread_mutex_init(&self.timer_lock, NULL)
@@ -87,15 +85,15 @@ cdef class Engine:
             raise OSError(errno, "cannot create JetStream's timer")
         for poller, cid in zip(pollers, cids):
             client = InternalSubscriber(JETSTREAM, -1, cid, poller, state)
-            local = <Local *> calloc(1, sizeof(Local))
-            if local == NULL:
+            jp = <JsPoller *> calloc(1, sizeof(JsPoller))
+            if jp == NULL:
                 raise MemoryError
             self.clients.append(client)
-            local.commit = &self.commit
-            local.ps = &poller.ps
-            self.locals[poller.ps.index] = local
+            jp.commit = &self.commit
+            jp.ps = &poller.ps
+            self.js_pollers[poller.ps.index] = jp
             poller.ps.js = <void *> client
-            poller.ps.js_local = local
+            poller.ps.js_poller = jp
             poller.ps.js_hook = js_hook
         self.control = &(<PollerBase> pollers[0]).ps
 
@@ -106,7 +104,7 @@ cdef class Engine:
             close(self.tmfd)
         timers_free(&self.timers)
         for i in range(MAX_POLLERS):
-            local_free(self.locals[i])
+            js_poller_free(self.js_pollers[i])
         commit_free(&self.commit)
         pthread_mutex_destroy(&self.timer_lock)
 
@@ -145,7 +143,7 @@ cdef class Engine:
             qs_online(&self.control.qs)
             self.control.now = monotonic_ns()
             end_batch(self.control)
-            if self.control.js_dirty != NULL or self.control.js_ready != NULL:
+            if self.control.js_dirty or self.control.js_ready:
                 eventfd_write(self.control.evfd, 1)
             qs_offline(&self.control.qs)
 
@@ -197,7 +195,7 @@ cdef class Engine:
         self.stop_sync()
         for poller in self.pollers:
             poller.ps.js_hook = js_nothing
-            work_drop(&(<Local *> poller.ps.js_local).work, &poller.ps)
+            work_drop(&(<JsPoller *> poller.ps.js_poller).work, &poller.ps)
         self.graveyard.clear()
 
     # -- timers ------------------------------------------------------------------------------------------------------
@@ -238,9 +236,24 @@ cdef class Engine:
         set_timerfd(self)
         pthread_mutex_unlock(&self.timer_lock)
         end_batch(ps)
-        if ps.js_dirty != NULL or ps.js_ready != NULL:
+        if ps.js_dirty or ps.js_ready:
             eventfd_write(ps.evfd, 1)
         qs_offline(&ps.qs)
+
+
+cdef void js_poller_free(JsPoller *jp) noexcept nogil:
+    if jp == NULL:
+        return
+    free_batches(jp.done)
+    free_batches(jp.passing)
+    free(jp.sending.p)
+    free(jp.dirty.p)
+    free(jp.run.p)
+    free(jp.ready.p)
+    free(jp.out.p)
+    free(jp.synced.p)
+    free(jp.held.p)
+    free(jp)
 
 
 cdef uint64_t refs_of(object what):
@@ -259,50 +272,68 @@ cdef void set_timerfd(Engine e) noexcept nogil:
 # -- the pollers -----------------------------------------------------------------------------------------------------
 
 cdef void js_nothing(PollState *ps) noexcept nogil:
-    ps.js_dirty = ps.js_ready = NULL
+    ps.js_dirty = ps.js_ready = False
     exchange8(&ps.js_signalled, 0)
 
 
 cdef void js_hook(PollState *ps) noexcept nogil:
-    cdef Local *local = <Local *> ps.js_local
+    cdef JsPoller *jp = <JsPoller *> ps.js_poller
     cdef int64_t turn = TURN
     cdef int _
     if exchange8(&ps.js_signalled, 0):
-        take_synced(local)
+        take_synced(jp)
     if ps.began:
         # As long as the input has taken: answers must not pile up when many connections publish.
         turn = max(turn, stopwatch_ns() - ps.began)
     turn_begin(&ps.turn, NULL, turn)
-    pass_synced(local)
-    run_list(local, &local.ready, False)
+    pass_synced(jp)
+    run_list(jp, &jp.ready, False)
     turn_begin(&ps.turn, NULL, turn)
     for _ in range(ROUNDS):
-        if not pass_flushed(local):
+        if not pass_flushed(jp):
             break
-        run_list(local, &local.run, True)
-        if ps.turn.over or (local.dirty.n == 0 and local.out.n == 0 and local.run.n == 0):
+        run_list(jp, &jp.run, True)
+        if ps.turn.over or (jp.dirty.n == 0 and jp.out.n == 0 and jp.run.n == 0):
             break
-    local.behind = unsent(local) > LEFT
-    if local.dirty.n or local.out.n or local.sending.n or local.run.n or local.passing != NULL:
-        ps.js_dirty = <void *> local
-    else:
-        ps.js_dirty = NULL
-    work_run(&local.work, ps)
-    ps.js_ready = <void *> local if local.ready.n or local.work.head != NULL else NULL
+    jp.behind = unsent(jp) > LEFT
+    ps.js_dirty = jp.dirty.n != 0 or jp.out.n != 0 or jp.sending.n != 0 or jp.run.n != 0 or jp.passing != NULL
+    work_run(&jp.work, ps)
+    ps.js_ready = jp.ready.n != 0 or jp.work.head != NULL
 
 
-cdef void run_list(Local *local, PtrList *waiting, bint marked) noexcept nogil:
+cdef bint pass_flushed(JsPoller *jp) noexcept nogil:
+    """At the end of a batch: flush the dirty streams, give to the sync thread what waits for that, send the rest until
+    the turn is over. Return whether all that was there is sent."""
+    cdef size_t i, n = jp.dirty.n
+    cdef bint unsynced = jp.synced.n or jp.held.n
+    cdef bint sent
+    for i in range(n):
+        (<StreamBase> jp.dirty.p[i]).in_dirty[jp.ps.index] = 0
+        (<StreamBase> jp.dirty.p[i]).flush()
+        unsynced |= load8(&(<StreamBase> jp.dirty.p[i]).barrier.unsynced)
+    if unlikely(unsynced):
+        give_to_sync(jp)
+    sent = send_flushed(jp)
+    for i in range(n):
+        add64_seq(&(<StreamBase> jp.dirty.p[i]).refs, <uint64_t> -1)
+    jp.dirty.n -= n   # sending may have added others
+    if jp.dirty.n:
+        memmove(jp.dirty.p, jp.dirty.p + n, jp.dirty.n * sizeof(void *))
+    return sent
+
+
+cdef void run_list(JsPoller *jp, PtrList *waiting, bint marked) noexcept nogil:
     """Run the consumers of a list until the turn is over. The others stay in it, before those that have joined it."""
     cdef PtrList taken = waiting[0]
     cdef size_t i
     memset(waiting, 0, sizeof(PtrList))
     for i in range(taken.n):
-        if i and local.ps.turn.over and put_back(waiting, &taken, i):
+        if i and jp.ps.turn.over and put_back(waiting, &taken, i):
             return
         if marked:
-            and64(&(<ConsumerBase> taken.p[i]).marked, ~poller_bit(local.ps))
-        turn_spend(&local.ps.turn, RUNNING)
-        consumer_run(<ConsumerBase> taken.p[i], local.ps)
+            and64(&(<ConsumerBase> taken.p[i]).marked, ~poller_bit(jp.ps))
+        turn_spend(&jp.ps.turn, RUNNING)
+        consumer_run(<ConsumerBase> taken.p[i], jp.ps)
         add64_seq(&(<ConsumerBase> taken.p[i]).refs, <uint64_t> -1)
     if waiting.p == NULL:
         taken.n = 0
@@ -326,8 +357,8 @@ cdef bint put_back(PtrList *waiting, PtrList *taken, size_t first) noexcept nogi
     return True
 
 
-cdef bint queue_work(Local *local, Work *w, Source *causer) noexcept nogil:
-    if not work_add(&local.work, local.ps, w, causer):
+cdef bint queue_work(JsPoller *jp, Work *w, Source *causer) noexcept nogil:
+    if not work_add(&jp.work, jp.ps, w, causer):
         return False
-    local.ps.js_ready = <void *> local
+    jp.ps.js_ready = True
     return True

@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 from gnats.core.messages.msgtrace cimport trace_jetstream_subject
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.includes.atomics cimport unlikely
-from gnats.jetstream.engine.barrier cimport Local, batch_time
+from gnats.jetstream.engine.barrier cimport JsPoller, batch_time
 from gnats.jetstream.publish.checks cimport check_account_usage
 from gnats.jetstream.publish.errors cimport ERR_TTL_INVALID
 from gnats.jetstream.publish.inbound cimport Inbound, stored_size
@@ -31,7 +31,7 @@ cdef enum:
     TTL_MORE = 64        # bytes that a header may grow by when its TTL is replaced
 
 
-cdef bint make_entry(StreamCore s, Local *local, Inbound *m, Part part, StreamEntry *e, Refusal *r) noexcept nogil:
+cdef bint make_entry(StreamCore s, JsPoller *jp, Inbound *m, Part part, StreamEntry *e, Refusal *r) noexcept nogil:
     e.no_interest = s.cfg.retention == INTEREST_POLICY and not s.consumer_list.has_interest(
         m.subject.p, <uint32_t> m.subject.n)
     if unlikely(m.trace != NULL):
@@ -53,7 +53,7 @@ cdef bint make_entry(StreamCore s, Local *local, Inbound *m, Part part, StreamEn
     e.msg = m.msg
     e.n = m.n
     e.seq = m.seq
-    e.ts = m.ts if m.seq else time_of_entry(s, local)
+    e.ts = m.ts if m.seq else time_of_entry(s, jp)
     e.ttl = m.ttl
     e.msg_id.n = e.expected_id.n = e.ended.n = 0
     e.rollup = NO_ROLLUP
@@ -67,8 +67,8 @@ cdef bint make_entry(StreamCore s, Local *local, Inbound *m, Part part, StreamEn
     return True
 
 
-cdef inline int64_t time_of_entry(StreamCore s, Local *local) noexcept nogil:
-    cdef int64_t ts = batch_time(local)
+cdef inline int64_t time_of_entry(StreamCore s, JsPoller *jp) noexcept nogil:
+    cdef int64_t ts = batch_time(jp)
     # Another poller may have stored since this batch's time was read.
     return ts if ts >= s.store.last_ts else realtime_ns()
 

@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 from gnats.core.messages.msgtrace cimport MsgTrace
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.transform cimport transform_apply, transform_matches
-from gnats.jetstream.engine.barrier cimport Local
+from gnats.jetstream.engine.barrier cimport JsPoller
 from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.state.headers cimport MsgHeaders
 from gnats.jetstream.state.streamcore cimport StreamCore
@@ -72,21 +72,21 @@ cdef inline size_t stored_size(StreamCore s, size_t subject_n, size_t hdr_n, siz
     return subject_n + hdr_n + msg_n + 16 if s.cfg.memory else record_size(subject_n, hdr_n, msg_n)
 
 
-cdef inline bint transform_subject(StreamCore s, Local *local, Inbound *m) noexcept nogil:
+cdef inline bint transform_subject(StreamCore s, JsPoller *jp, Inbound *m) noexcept nogil:
     """Apply the stream's transform to the subject. False when out of memory."""
     cdef char[SUBJECT_ROOM] few
     cdef size_t n
     if s.itr == NULL or not transform_matches(s.itr, m.subject.p, m.subject.n):
         return True
-    n = transform_apply(s.itr, m.subject.p, m.subject.n, &local.ps.rng, True, few, SUBJECT_ROOM)
+    n = transform_apply(s.itr, m.subject.p, m.subject.n, &jp.ps.rng, True, few, SUBJECT_ROOM)
     m.renamed = <char *> malloc(n + 1)
     if m.renamed == NULL:
-        report_shortage(local.ps)
+        report_shortage(jp.ps)
         return False
     if n <= SUBJECT_ROOM:
         memcpy(m.renamed, few, n)
     else:
-        n = transform_apply(s.itr, m.subject.p, m.subject.n, &local.ps.rng, True, m.renamed, n)
+        n = transform_apply(s.itr, m.subject.p, m.subject.n, &jp.ps.rng, True, m.renamed, n)
     m.subject.p = m.renamed
     m.subject.n = n
     return True

@@ -8,7 +8,8 @@ from libc.string cimport memcpy, memmove, strlen
 from gnats.core.runtime.quoting cimport put_json_string, quote
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.text cimport put, put_text
-from gnats.jetstream.engine.barrier cimport Local, publish_later
+from gnats.jetstream.engine.barrier cimport JsPoller
+from gnats.jetstream.engine.outbox cimport publish_later
 from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.publish.errors cimport PublishError, find_error
 from gnats.jetstream.state.batchtable cimport MAX_BATCH_ID
@@ -20,14 +21,14 @@ cdef enum:
 
 
 cdef void respond_error(
-    StreamCore s, Local *local, const Slice *reply, int err_code, const char *text, size_t n
+    StreamCore s, JsPoller *jp, const Slice *reply, int err_code, const char *text, size_t n
 ) noexcept nogil:
     if not s.cfg.no_ack:
-        send_error(s, local, reply, 0, err_code, text, n)
+        send_error(s, jp, reply, 0, err_code, text, n)
 
 
 cdef void send_error(
-    StreamCore s, Local *local, const Slice *reply, uint64_t flow_seq, int err_code, const char *text, size_t n
+    StreamCore s, JsPoller *jp, const Slice *reply, uint64_t flow_seq, int err_code, const char *text, size_t n
 ) noexcept nogil:
     cdef char[ANSWER_ROOM] few
     cdef const PublishError *e = find_error(err_code)
@@ -41,7 +42,7 @@ cdef void send_error(
     if need > ANSWER_ROOM:
         out = <char *> malloc(need)
         if out == NULL:
-            report_shortage(local.ps)
+            report_shortage(jp.ps)
             return
     p = out
     if flow_seq:
@@ -60,24 +61,24 @@ cdef void send_error(
         p = put_text(p, b"}}")
     else:
         p = put(p, s.error_end, s.error_end_n)
-    publish_later(local, s, reply.p, reply.n, NULL, 0, out, p - out, True)
+    publish_later(jp, s, reply.p, reply.n, NULL, 0, out, p - out, True)
     if out != few:
         free(out)
 
 
-cdef void respond_ack(StreamCore s, Local *local, const Slice *reply, uint64_t seq) noexcept nogil:
+cdef void respond_ack(StreamCore s, JsPoller *jp, const Slice *reply, uint64_t seq) noexcept nogil:
     if not s.cfg.no_ack:
-        send_ack(s, local, reply, seq, b"}", strlen(b"}"))
+        send_ack(s, jp, reply, seq, b"}", strlen(b"}"))
 
 
-cdef void respond_duplicate(StreamCore s, Local *local, const Slice *reply, uint64_t seq) noexcept nogil:
+cdef void respond_duplicate(StreamCore s, JsPoller *jp, const Slice *reply, uint64_t seq) noexcept nogil:
     cdef const char *more = b',"duplicate": true}'
     if not s.cfg.no_ack:
-        send_ack(s, local, reply, seq, more, strlen(more))
+        send_ack(s, jp, reply, seq, more, strlen(more))
 
 
 cdef void respond_counted(
-    StreamCore s, Local *local, const Slice *reply, uint64_t seq, const Slice *value
+    StreamCore s, JsPoller *jp, const Slice *reply, uint64_t seq, const Slice *value
 ) noexcept nogil:
     cdef char *more
     cdef char *p
@@ -85,15 +86,15 @@ cdef void respond_counted(
         return
     more = <char *> malloc(value.n + 16)
     if more == NULL:
-        report_shortage(local.ps)
+        report_shortage(jp.ps)
         return
     p = put_text(put(put_text(more, b',"val":"'), value.p, value.n), b'"}')
-    send_ack(s, local, reply, seq, more, p - more)
+    send_ack(s, jp, reply, seq, more, p - more)
     free(more)
 
 
 cdef void send_batch_ack(
-    StreamCore s, Local *local, const Slice *reply, uint64_t seq, const char *id, size_t id_n, uint64_t count,
+    StreamCore s, JsPoller *jp, const Slice *reply, uint64_t seq, const char *id, size_t id_n, uint64_t count,
     bint duplicate
 ) noexcept nogil:
     cdef char[4 * MAX_BATCH_ID + 128] more
@@ -104,11 +105,11 @@ cdef void send_batch_ack(
     p = put_text(p, b',"count":')
     p += put_uint64(p, count)
     p[0] = c'}'
-    send_ack(s, local, reply, seq, more, p + 1 - more)
+    send_ack(s, jp, reply, seq, more, p + 1 - more)
 
 
 cdef inline void send_ack(
-    StreamCore s, Local *local, const Slice *reply, uint64_t seq, const char *more, size_t n
+    StreamCore s, JsPoller *jp, const Slice *reply, uint64_t seq, const char *more, size_t n
 ) noexcept nogil:
     cdef char[ANSWER_ROOM] few
     cdef char *out = few
@@ -118,11 +119,11 @@ cdef inline void send_ack(
     if at + 20 + n > ANSWER_ROOM:
         out = <char *> malloc(at + 20 + n)
         if out == NULL:
-            report_shortage(local.ps)
+            report_shortage(jp.ps)
             return
     memcpy(out, s.pub_ack, at)
     at += put_uint64(out + at, seq)
     memcpy(out + at, more, n)
-    publish_later(local, s, reply.p, reply.n, NULL, 0, out, at + n, False)
+    publish_later(jp, s, reply.p, reply.n, NULL, 0, out, at + n, False)
     if out != few:
         free(out)

@@ -8,7 +8,7 @@ from libc.string cimport strlen
 
 from gnats.core.messages.msgtrace cimport MsgTrace
 from gnats.core.runtime.slice cimport Slice
-from gnats.jetstream.engine.barrier cimport Local
+from gnats.jetstream.engine.barrier cimport JsPoller
 from gnats.jetstream.publish.errors cimport ERR_STORE_FAILED, ERR_WRONG_LAST_SEQUENCE
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_MAX_BYTES, STORE_MAX_MSGS
@@ -111,5 +111,5 @@ cdef inline bint refuse_broken(Refusal *r, int error) noexcept nogil:
 
 # Reply to the publisher, and note the error in the message's trace (NULL: not traced). flow_seq: the message's sequence
 # in its fast batch, for ANSWER_IN_FLOW.
-cdef void answer_refused(StreamCore s, Local *local, MsgTrace *trace, const Slice *reply, const Refusal *r,
+cdef void answer_refused(StreamCore s, JsPoller *jp, MsgTrace *trace, const Slice *reply, const Refusal *r,
                          AnswerMode mode, uint64_t flow_seq) noexcept nogil

@@ -11,7 +11,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.core.subjects.sublist cimport MatchResult, Sublist
 from gnats.includes.atomics cimport load_ptr_acquire
-from gnats.jetstream.engine.barrier cimport Local, StreamBase
+from gnats.jetstream.engine.barrier cimport JsPoller, StreamBase
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase
 from gnats.store.index.filter cimport Filter
 from gnats.store.store cimport MsgStore
@@ -62,7 +62,7 @@ cdef class ConsumerList:
     # -- the store's lock is held --
     # Have each consumer that wants a newly stored message count it, and run at the end of the batch if it would
     # deliver it, once the message may be seen.
-    cdef void stored(self, Local *local, StreamBase stream, uint64_t seq, const char *subject,
+    cdef void stored(self, JsPoller *jp, StreamBase stream, uint64_t seq, const char *subject,
                      uint32_t n) noexcept nogil
     # Have each consumer that wants a message count it off, before it is removed. True: one of them may have it pending.
     cdef bint count_off(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil

@@ -8,7 +8,7 @@ from gnats.core.runtime.quiesce cimport qs_retire
 from gnats.core.subjects.sublist cimport SL_NO_MEMORY, SUB_FURTHER, MatchResult, Sublist, Subscription, sub_new
 from gnats.includes.atomics cimport load_ptr_acquire, store_ptr_release, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.jetstream.engine.barrier cimport Local, StreamBase, run_when_visible
+from gnats.jetstream.engine.barrier cimport JsPoller, StreamBase, run_when_visible
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase, consumer_count_off, consumer_kick, consumer_stored
 from gnats.store.index.filter cimport Filter, filter_match
 from gnats.store.store cimport MsgStore
@@ -16,7 +16,7 @@ from gnats.store.store cimport MsgStore
 
 # A message that is counted.
 cdef struct Stored:
-    Local *local
+    JsPoller *jp
     void *stream             # borrowed StreamBase
     uint64_t seq
 
@@ -173,14 +173,14 @@ cdef class ConsumerList:
     # -- walks -------------------------------------------------------------------------------------------------------
 
     cdef void stored(
-        self, Local *local, StreamBase stream, uint64_t seq, const char *subject, uint32_t n
+        self, JsPoller *jp, StreamBase stream, uint64_t seq, const char *subject, uint32_t n
     ) noexcept nogil:
         cdef const ConsumerRoot *all = self.root
         cdef Stored m
         cdef uint32_t i
         if all == NULL:
             return
-        m.local = local
+        m.jp = jp
         m.stream = <void *> stream
         m.seq = seq
         if all.index != NULL:
@@ -274,7 +274,7 @@ cdef void count_off_some(void *arg, Subscription **subs, uint32_t n) noexcept no
 cdef inline void count_one(const Stored *m, ConsumerBase o) noexcept nogil:
     if not consumer_stored(o, m.seq):
         return
-    if unlikely(not run_when_visible(m.local, <StreamBase> m.stream, o)):
+    if unlikely(not run_when_visible(m.jp, <StreamBase> m.stream, o)):
         consumer_kick(o)
 
 

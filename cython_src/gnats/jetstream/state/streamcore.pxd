@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from gnats.core.internal cimport InternalSubscriber
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.subjects.transform cimport Transform
-from gnats.jetstream.engine.barrier cimport Local, StreamBase
+from gnats.jetstream.engine.barrier cimport JsPoller, StreamBase
 from gnats.jetstream.engine.engine cimport Engine, JsTimer
 from gnats.jetstream.engine.usage cimport Usage
 from gnats.jetstream.state.batchtable cimport BatchLimits, BatchTable
@@ -56,7 +56,7 @@ cdef class StreamCore(StreamBase)
 cdef struct StreamLog:
     # Have an entry, and the entries linked to it, stored by store_entries(), whose outcome it returns. MSG_STORED from
     # a log that waits for other servers says that the log has the entries.
-    Outcome (*propose)(StreamCore s, Local *local, StreamEntry *e) noexcept nogil
+    Outcome (*propose)(StreamCore s, JsPoller *jp, StreamEntry *e) noexcept nogil
     # Have another change made by apply_change(). Return its result, a StoreError. STORE_AGAIN: free the lock for a
     # moment, then call again with the same arguments.
     int (*change)(StreamCore s, const StreamChange *c, Purge *part) noexcept nogil

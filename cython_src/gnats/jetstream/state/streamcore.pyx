@@ -12,10 +12,10 @@ from gnats.includes.atomics cimport store32
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.engine.barrier cimport (
+    StreamBase,
     barrier_flushed,
     barrier_synced,
-    StreamBase,
-    local_of,
+    js_poller_of,
     mark_dirty,
     stream_failed,
 )
@@ -102,7 +102,7 @@ cdef class StreamCore(StreamBase):
         pthread_mutex_unlock(&self.store.lock)
         if err:
             self.fail(err)
-        if ps != NULL and not mark_dirty(local_of(ps), self):
+        if ps != NULL and not mark_dirty(js_poller_of(ps), self):
             self.flush()   # out of memory: the end of the batch would not do it
         if gone.n:
             self.notify_removed(gone.p, gone.n)

@@ -12,7 +12,7 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport is_text
 from gnats.includes.times cimport time_after, time_before
-from gnats.jetstream.engine.barrier cimport local_of, stream_failed
+from gnats.jetstream.engine.barrier cimport js_poller_of, stream_failed
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init
 from gnats.jetstream.state.dedupe cimport dedupe_expire
 from gnats.jetstream.state.headers cimport parse_headers
@@ -142,7 +142,7 @@ cdef void store_marker(StreamCore s, PollState *ps, char *subject, size_t n) noe
     m.n = 0
     m.sourced = True
     parse_headers(m.hdr, m.hdr_n, &m.h)
-    process_jetstream_msg(s, local_of(ps), &m)
+    process_jetstream_msg(s, js_poller_of(ps), &m)
     inbound_free(&m)
 
 

@@ -17,7 +17,7 @@ from gnats.core.subjects.subject cimport is_valid_subject, subject_has_wildcard
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.atomics cimport add64_seq
 from gnats.includes.linux cimport stopwatch_ns
-from gnats.jetstream.engine.barrier cimport Local, local_of, publish_now
+from gnats.jetstream.engine.barrier cimport JsPoller, js_poller_of
 from gnats.jetstream.engine.engine cimport queue_work
 from gnats.jetstream.engine.jsonreq cimport (
     JSON_BOOL,
@@ -35,6 +35,7 @@ from gnats.jetstream.engine.jsonreq cimport (
     json_unescape,
 )
 from gnats.jetstream.engine.longwork cimport Work, work_in_place, work_took
+from gnats.jetstream.engine.outbox cimport publish_now
 from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.state.headers cimport level_too_high, parse_time, put_time, with_header, with_number_header
 from gnats.jetstream.state.streamcore cimport StreamCore
@@ -307,7 +308,7 @@ cdef void send_end(StreamCore s, Get *get, uint64_t up_to) noexcept nogil:
 
 cdef void begin_answer(StreamCore s, const Message *m, const Get *get) noexcept nogil:
     """Make the first slice in place, unless such work has used up its time in this batch; queue the rest."""
-    cdef Local *local = local_of(m.ps)
+    cdef JsPoller *jp = js_poller_of(m.ps)
     cdef Answer a
     cdef bint more = True
     cdef int64_t begin
@@ -319,12 +320,12 @@ cdef void begin_answer(StreamCore s, const Message *m, const Get *get) noexcept 
     a.left = get.batch if a.batched else 1
     a.seq = get.seq
     point(&a)
-    if work_in_place(&local.work, m.ps):
+    if work_in_place(&jp.work, m.ps):
         begin = stopwatch_ns()
         more = answer_slice(&a.work, m.ps)
-        work_took(&local.work, stopwatch_ns() - begin)
+        work_took(&jp.work, stopwatch_ns() - begin)
     if more:
-        if later(local, m, &a):
+        if later(jp, m, &a):
             return
         answer_status(s, m.ps, &a.reply, b"503 Too Many Requests")
     free(a.seqs)
@@ -351,7 +352,7 @@ cdef void point(Answer *a) noexcept nogil:
         a.next_for = &a.f
 
 
-cdef bint later(Local *local, const Message *m, Answer *a) noexcept nogil:
+cdef bint later(JsPoller *jp, const Message *m, Answer *a) noexcept nogil:
     """Queue a copy of the answer as Work. False when out of memory, or the requester has asked for too much."""
     cdef size_t room = sizeof(Answer) + a.reply.n + a.get.last_for.n
     cdef Answer *copy = <Answer *> malloc(room)
@@ -369,7 +370,7 @@ cdef bint later(Local *local, const Message *m, Answer *a) noexcept nogil:
     copy.work.step = answer_slice
     copy.work.end = end_answer
     add64_seq(&(<StreamCore> a.stream).refs, 1)
-    if queue_work(local, &copy.work, &(<Connection> m.origin).source):
+    if queue_work(jp, &copy.work, &(<Connection> m.origin).source):
         return True
     add64_seq(&(<StreamCore> a.stream).refs, <uint64_t> -1)
     free(copy)

@@ -11,7 +11,7 @@ from gnats.includes.atomics cimport unlikely
 from gnats.includes.text cimport put_text
 from gnats.jetstream.batch.atomicbatch cimport process_atomic_batch_msg
 from gnats.jetstream.batch.fastbatch cimport is_fast_batch, process_fast_batch_msg
-from gnats.jetstream.engine.barrier cimport Local, local_of
+from gnats.jetstream.engine.barrier cimport JsPoller, js_poller_of
 from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.publish.checks cimport check_message
 from gnats.jetstream.publish.entries cimport make_entry
@@ -40,10 +40,10 @@ from gnats.jetstream.state.streamcore cimport StreamCore
 
 
 cdef bint process_inbound_jetstream_msg(void *ctx, const Message *msg, const Subscription *sub) noexcept nogil:
-    return process_publish(<StreamCore> ctx, local_of(msg.ps), msg) != MSG_UNHEARD
+    return process_publish(<StreamCore> ctx, js_poller_of(msg.ps), msg) != MSG_UNHEARD
 
 
-cdef Outcome process_publish(StreamCore s, Local *local, const Message *msg) noexcept nogil:
+cdef Outcome process_publish(StreamCore s, JsPoller *jp, const Message *msg) noexcept nogil:
     """Parse the header, take the stream's lock, and store the message, or give it to its atomic or fast batch."""
     cdef Inbound m
     cdef Slice pattern
@@ -61,18 +61,18 @@ cdef Outcome process_publish(StreamCore s, Local *local, const Message *msg) noe
         parse_headers(m.hdr, m.hdr_n, &m.h)
         if unlikely(has_header(&m.h, H_REQUEST_INFO) or has_status(&m) or msg.trace != NULL):
             if not rewrite_header(&m, msg.trace != NULL):
-                report_shortage(local.ps)
+                report_shortage(jp.ps)
                 return MSG_REFUSED
         if unlikely(msg.trace != NULL):
             begin_trace(s, &m, msg.trace)
     s.enter()
     if unlikely(is_fast_batch(&pattern)) and not only_traced(&m):
-        outcome = process_fast_batch_msg(s, local, &m, &pattern)
+        outcome = process_fast_batch_msg(s, jp, &m, &pattern)
     elif unlikely(header_set(&m.h, H_BATCH_ID)) and not only_traced(&m):
-        outcome = process_atomic_batch_msg(s, local, &m)
+        outcome = process_atomic_batch_msg(s, jp, &m)
     else:
-        outcome = store_inbound(s, local, &m)
-    s.leave(local.ps)
+        outcome = store_inbound(s, jp, &m)
+    s.leave(jp.ps)
     inbound_free(&m)
     return outcome
 
@@ -118,29 +118,29 @@ cdef bint rewrite_header(Inbound *m, bint traced) noexcept nogil:
 
 # -- storing -----------------------------------------------------------------------------------------------------------
 
-cdef Outcome process_jetstream_msg(StreamCore s, Local *local, Inbound *m) noexcept nogil:
+cdef Outcome process_jetstream_msg(StreamCore s, JsPoller *jp, Inbound *m) noexcept nogil:
     cdef Outcome outcome
     s.enter()
-    outcome = store_inbound(s, local, m)
-    s.leave(local.ps)
+    outcome = store_inbound(s, jp, m)
+    s.leave(jp.ps)
     return outcome
 
 
-cdef Outcome store_inbound(StreamCore s, Local *local, Inbound *m) noexcept nogil:
+cdef Outcome store_inbound(StreamCore s, JsPoller *jp, Inbound *m) noexcept nogil:
     cdef StreamEntry e
     cdef Refusal r
     cdef Outcome outcome
-    if not transform_subject(s, local, m):
+    if not transform_subject(s, jp, m):
         return MSG_REFUSED
     outcome = check_message(s, m, &r)
     if outcome == MSG_STORED:
-        if make_entry(s, local, m, ALONE, &e, &r):
-            return s.log.propose(s, local, &e)
+        if make_entry(s, jp, m, ALONE, &e, &r):
+            return s.log.propose(s, jp, &e)
         outcome = MSG_REFUSED
     if outcome == MSG_REFUSED:
-        answer_refused(s, local, m.trace, &m.reply, &r, ANSWER, 0)
+        answer_refused(s, jp, m.trace, &m.reply, &r, ANSWER, 0)
     elif outcome == MSG_DUPLICATE:
         if unlikely(m.trace != NULL):
             trace_jetstream_error(m.trace, TRACE_DUPLICATE, NULL, 0)
-        respond_duplicate(s, local, &m.reply, r.last)
+        respond_duplicate(s, jp, &m.reply, r.last)
     return outcome

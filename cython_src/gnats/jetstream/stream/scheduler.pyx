@@ -9,7 +9,7 @@ from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.atomics cimport unlikely
 from gnats.includes.times cimport time_after
-from gnats.jetstream.engine.barrier cimport local_of, stream_failed
+from gnats.jetstream.engine.barrier cimport js_poller_of, stream_failed
 from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init
 from gnats.jetstream.publish.schedulechecks cimport kind_of, value_of
@@ -150,7 +150,7 @@ cdef bint run_next(StreamCore s, PollState *ps, int64_t now) noexcept nogil:
         s.leave(ps)
         return True
     seq = sc.seq
-    outcome = store_inbound(s, local_of(ps), &m)
+    outcome = store_inbound(s, js_poller_of(ps), &m)
     # Storing the message ended the schedule, or set its next time. Neither happened if the message was not stored, or
     # not kept.
     scheduler = m.h.values[H_SCHEDULER]

@@ -18,7 +18,8 @@ from gnats.includes.atomics cimport loadi64, storei64
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport starts_with_text
 from gnats.jetstream.consumer.acks cimport AckInfo, ack_reply_info
-from gnats.jetstream.engine.barrier cimport Local, local_of, publish_later
+from gnats.jetstream.engine.barrier cimport JsPoller, js_poller_of
+from gnats.jetstream.engine.outbox cimport publish_later
 from gnats.jetstream.publish.inbound cimport SUBJECT_ROOM, Inbound, inbound_free, inbound_init
 from gnats.jetstream.state.entry cimport MSG_DUPLICATE, MSG_STORED, PURGE_MSGS, SKIP_MSGS, Outcome, StreamChange
 from gnats.jetstream.state.headers cimport (
@@ -177,19 +178,19 @@ cdef class SourceConsumer:
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 cdef bint process_inbound(void *ctx, const Message *m, const Subscription *sub) noexcept nogil:
-    receive(<SourceConsumer> ctx, local_of(m.ps), m)
+    receive(<SourceConsumer> ctx, js_poller_of(m.ps), m)
     return True
 
 
-cdef void receive(SourceConsumer c, Local *local, const Message *m) noexcept nogil:
+cdef void receive(SourceConsumer c, JsPoller *jp, const Message *m) noexcept nogil:
     cdef size_t n = m.n - m.hdr
     cdef Slice subject = message_shown(m)
     cdef AckInfo info
-    storei64(&c.last, local.ps.now)
+    storei64(&c.last, jp.ps.now)
     if n == 0 and starts_with_text(m.data, m.hdr, b"NATS/1.0 100 "):
-        process_control(c, local, &m.reply, m.data, m.hdr)
+        process_control(c, jp, &m.reply, m.data, m.hdr)
     elif is_from(c, &m.reply) and ack_reply_info(m.reply.p, m.reply.n, &info) and info.dc <= 1:
-        store_sourced(c, c.stream, local, &subject, m.data, m.hdr, n, &info)
+        store_sourced(c, c.stream, jp, &subject, m.data, m.hdr, n, &info)
 
 
 cdef bint is_from(SourceConsumer c, const Slice *reply) noexcept nogil:
@@ -210,7 +211,7 @@ cdef bint is_from(SourceConsumer c, const Slice *reply) noexcept nogil:
     return <size_t> (end - p) > c.cname_n and p[c.cname_n] == c'.' and memcmp(p, c.cname_p, c.cname_n) == 0
 
 
-cdef void process_control(SourceConsumer c, Local *local, const Slice *reply, char *hdr, size_t n) noexcept nogil:
+cdef void process_control(SourceConsumer c, JsPoller *jp, const Slice *reply, char *hdr, size_t n) noexcept nogil:
     """Handle a heartbeat, or a flow control request, which is answered when the messages before it are stored."""
     cdef char[128] answer
     cdef Slice value
@@ -235,11 +236,11 @@ cdef void process_control(SourceConsumer c, Local *local, const Slice *reply, ch
             value = named_header(hdr, n, b"Nats-Consumer-Stalled")
     pthread_mutex_unlock(&c.stream.store.lock)
     if value.p != NULL and value.n:
-        publish_later(local, c.stream, value.p, value.n, answer, size, NULL, 0, False)
+        publish_later(jp, c.stream, value.p, value.n, answer, size, NULL, 0, False)
 
 
 cdef void store_sourced(
-    SourceConsumer c, StreamCore s, Local *local, const Slice *subject, char *hdr, size_t hdr_n, size_t n,
+    SourceConsumer c, StreamCore s, JsPoller *jp, const Slice *subject, char *hdr, size_t hdr_n, size_t n,
     const AckInfo *info
 ) noexcept nogil:
     cdef char[HEADER_ROOM] some
@@ -260,20 +261,20 @@ cdef void store_sourced(
         return
     for i in range(c.ntrs):
         if transform_matches(c.trs[i], subject.p, subject.n):
-            size = transform_apply(c.trs[i], subject.p, subject.n, &local.ps.rng, True, few, SUBJECT_ROOM)
+            size = transform_apply(c.trs[i], subject.p, subject.n, &jp.ps.rng, True, few, SUBJECT_ROOM)
             if size > SUBJECT_ROOM:
                 changed = <char *> malloc(size)
                 if changed == NULL:
                     free(m.owned)
                     return
-                transform_apply(c.trs[i], subject.p, subject.n, &local.ps.rng, True, changed, size)
+                transform_apply(c.trs[i], subject.p, subject.n, &jp.ps.rng, True, changed, size)
             m.subject.p = changed
             m.subject.n = size
             break
     s.enter()
     if not c.closed and expected(c, s, info):
-        note_stored(c, info, store_inbound(s, local, &m))
-    s.leave(local.ps)
+        note_stored(c, info, store_inbound(s, jp, &m))
+    s.leave(jp.ps)
     if changed != few:
         free(changed)
     inbound_free(&m)

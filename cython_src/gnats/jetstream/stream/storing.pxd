@@ -8,7 +8,7 @@ stream. They depend on the entry and the stream alone, so their outcome is the s
 
 The stream's lock is held. Removed messages are noted; StreamCore.leave() notifies consumers.
 """
-from gnats.jetstream.engine.barrier cimport Local
+from gnats.jetstream.engine.barrier cimport JsPoller
 from gnats.jetstream.state.entry cimport Outcome, StreamChange, StreamEntry
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.removing cimport Purge
@@ -16,7 +16,7 @@ from gnats.store.removing cimport Purge
 
 # Store an entry and those linked to it, all or none, and answer the reply subject. Return MSG_STORED, MSG_LIMITED or
 # MSG_REFUSED.
-cdef Outcome store_entries(StreamCore s, Local *local, StreamEntry *e) noexcept nogil
+cdef Outcome store_entries(StreamCore s, JsPoller *jp, StreamEntry *e) noexcept nogil
 # Make a change. Return a StoreError. A large purge is made in parts: STORE_AGAIN says that there is more to do. Its
 # place in the log is that of the first part: messages stored after that stay. `part`: how far a purge is; set
 # part.begun to False before. For other operations it may be NULL.

@@ -9,7 +9,8 @@ from gnats.core.subjects.transform cimport transform_apply, transform_matches
 from gnats.includes.atomics cimport unlikely
 from gnats.includes.times cimport time_after, whole_seconds
 from gnats.jetstream.batch.fastbatch cimport fast_batch_stored
-from gnats.jetstream.engine.barrier cimport Local, publish_later
+from gnats.jetstream.engine.barrier cimport JsPoller
+from gnats.jetstream.engine.outbox cimport publish_later
 from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.publish.checks cimport check_last_id
 from gnats.jetstream.publish.inbound cimport SUBJECT_ROOM
@@ -61,20 +62,20 @@ cdef enum:
     REPUBLISH_MORE = 256     # bytes of the lines that republishing adds, without their names and subjects
 
 
-cdef Outcome store_entries(StreamCore s, Local *local, StreamEntry *e) noexcept nogil:
+cdef Outcome store_entries(StreamCore s, JsPoller *jp, StreamEntry *e) noexcept nogil:
     cdef Refusal why
     cdef Outcome outcome
     if unlikely(e.next != NULL):
-        return store_batch(s, local, e)
+        return store_batch(s, jp, e)
     outcome = store_entry(s, e, &why)
     if unlikely(outcome != MSG_STORED):
-        answer_refused(s, local, e.trace, &e.reply, &why, ANSWER, 0)
+        answer_refused(s, jp, e.trace, &e.reply, &why, ANSWER, 0)
     else:
-        finish_entry(s, local, e, s.store.last_seq)
+        finish_entry(s, jp, e, s.store.last_seq)
     return outcome
 
 
-cdef Outcome store_batch(StreamCore s, Local *local, StreamEntry *first) noexcept nogil:
+cdef Outcome store_batch(StreamCore s, JsPoller *jp, StreamEntry *first) noexcept nogil:
     """Store all entries of an atomic batch, and then do what follows from them. If one cannot be stored, none is."""
     cdef Refusal why
     cdef Outcome outcome
@@ -84,15 +85,15 @@ cdef Outcome store_batch(StreamCore s, Local *local, StreamEntry *first) noexcep
     while e != NULL:
         outcome = store_entry(s, e, &why)
         if outcome != MSG_STORED:
-            answer_refused(s, local, e.trace, &e.reply, &why, ANSWER, 0)
+            answer_refused(s, jp, e.trace, &e.reply, &why, ANSWER, 0)
             if s.store.last_seq > before:
-                take_back(s, local, before)
+                take_back(s, jp, before)
             return outcome
         e = e.next
     e = first
     while e != NULL:
         seq += 1    # a batch has no gaps
-        finish_entry(s, local, e, seq)
+        finish_entry(s, jp, e, seq)
         e = e.next
     return MSG_STORED
 
@@ -105,19 +106,19 @@ cdef inline Outcome store_entry(StreamCore s, StreamEntry *e, Refusal *why) noex
     return apply_entry(s, e, why)
 
 
-cdef inline void finish_entry(StreamCore s, Local *local, const StreamEntry *e, uint64_t seq) noexcept nogil:
+cdef inline void finish_entry(StreamCore s, JsPoller *jp, const StreamEntry *e, uint64_t seq) noexcept nogil:
     """Do what follows from the entry stored as `seq`: rollups, timers, consumers, republishing, the answer."""
     if unlikely(e.rollup != NO_ROLLUP or e.ended.n):
         roll_up(s, e, seq)
         if s.rollups_from:
-            report_shortage(local.ps)
+            report_shortage(jp.ps)
             s.arm_expiry(next_rollup(s))
     if not e.no_interest:
-        arm_timers(s, local, e)
-        s.consumer_list.stored(local, s, seq, e.subject.p, <uint32_t> e.subject.n)
+        arm_timers(s, jp, e)
+        s.consumer_list.stored(jp, s, seq, e.subject.p, <uint32_t> e.subject.n)
     if unlikely(e.republish):
-        republish(s, local, e, seq)
-    answer(s, local, e, seq)
+        republish(s, jp, e, seq)
+    answer(s, jp, e, seq)
 
 
 # -- the stream changes: the same on each server -----------------------------------------------------------------------
@@ -152,14 +153,14 @@ cdef Outcome store_nothing(StreamCore s, const StreamEntry *e, Refusal *why) noe
     return MSG_STORED
 
 
-cdef void take_back(StreamCore s, Local *local, uint64_t last) noexcept nogil:
+cdef void take_back(StreamCore s, JsPoller *jp, uint64_t last) noexcept nogil:
     """Remove the messages behind `last`: the first ones of an atomic batch that cannot be stored as a whole. In a store
     that has failed they stay, until drop_partial_batch() removes them at the next start."""
     cdef uint64_t gone = 0
     cdef int rc = s.store.truncate(last, &gone)
     if rc != STORE_OK:
         if rc == STORE_NO_MEMORY:
-            report_shortage(local.ps)
+            report_shortage(jp.ps)
         s.fail(-error_of(s))
     dedupe_forget(&s.dedupe, s.store.last_seq)
     s.last_msg_id_n = 0
@@ -199,30 +200,30 @@ cdef int error_of(StreamCore s) noexcept nogil:
 
 # -- what this server does then: timers, consumers, the publisher ------------------------------------------------------
 
-cdef inline void arm_timers(StreamCore s, Local *local, const StreamEntry *e) noexcept nogil:
+cdef inline void arm_timers(StreamCore s, JsPoller *jp, const StreamEntry *e) noexcept nogil:
     """Have the stored message expire, and its schedule run."""
     if s.store.limits.max_age > 0:
         s.arm_expiry(time_after(e.ts, s.store.limits.max_age))
     if e.ttl > 0:
         s.arm_expiry(time_after(e.ts, whole_seconds(e.ttl)))
         if unlikely(s.store.ttls_from):
-            report_shortage(local.ps)
+            report_shortage(jp.ps)
             s.arm_expiry(s.store.next_expiry())
     if s.cfg.allow_schedules:
         if unlikely(s.store.schedules_from):
-            report_shortage(local.ps)
+            report_shortage(jp.ps)
         arm_schedules(s)
 
 
-cdef inline void answer(StreamCore s, Local *local, const StreamEntry *e, uint64_t seq) noexcept nogil:
+cdef inline void answer(StreamCore s, JsPoller *jp, const StreamEntry *e, uint64_t seq) noexcept nogil:
     if e.part == ALONE and e.value.n == 0:
-        respond_ack(s, local, &e.reply, seq)
+        respond_ack(s, jp, &e.reply, seq)
     elif e.part == ALONE:
-        respond_counted(s, local, &e.reply, seq, &e.value)
+        respond_counted(s, jp, &e.reply, seq, &e.value)
     elif e.part == OF_FAST:
-        fast_batch_stored(s, local, e, seq)
+        fast_batch_stored(s, jp, e, seq)
     elif e.part == ENDS_ATOMIC and not s.cfg.no_ack:
-        send_batch_ack(s, local, &e.reply, seq, e.batch.p, e.batch.n, e.batch_n, False)
+        send_batch_ack(s, jp, &e.reply, seq, e.batch.p, e.batch.n, e.batch_n, False)
 
 
 cdef uint64_t last_of_subject(StreamCore s, const StreamEntry *e) noexcept nogil:
@@ -233,32 +234,32 @@ cdef uint64_t last_of_subject(StreamCore s, const StreamEntry *e) noexcept nogil
     return sm.seq
 
 
-cdef void republish(StreamCore s, Local *local, const StreamEntry *e, uint64_t seq) noexcept nogil:
+cdef void republish(StreamCore s, JsPoller *jp, const StreamEntry *e, uint64_t seq) noexcept nogil:
     """Publish a copy of the message stored as `seq`."""
     cdef char[SUBJECT_ROOM] few
     cdef char *to = few
-    cdef size_t n = transform_apply(s.tr, e.subject.p, e.subject.n, &local.ps.rng, True, few, SUBJECT_ROOM)
+    cdef size_t n = transform_apply(s.tr, e.subject.p, e.subject.n, &jp.ps.rng, True, few, SUBJECT_ROOM)
     if n > SUBJECT_ROOM:
         to = <char *> malloc(n)
         if to == NULL:
-            report_shortage(local.ps)
+            report_shortage(jp.ps)
             return
-        n = transform_apply(s.tr, e.subject.p, e.subject.n, &local.ps.rng, True, to, n)
+        n = transform_apply(s.tr, e.subject.p, e.subject.n, &jp.ps.rng, True, to, n)
     if is_valid_literal_subject(to, n):
-        republish_to(s, local, e, to, n, seq)
+        republish_to(s, jp, e, to, n, seq)
     if to != few:
         free(to)
 
 
 cdef void republish_to(
-    StreamCore s, Local *local, const StreamEntry *e, const char *to, size_t n, uint64_t seq
+    StreamCore s, JsPoller *jp, const StreamEntry *e, const char *to, size_t n, uint64_t seq
 ) noexcept nogil:
     """Publish to `to`, with the message's stream, subject, sequence and time in the header."""
     cdef char[40] when
     cdef char *hdr = <char *> malloc(e.hdr_n + s.name_n + e.subject.n + REPUBLISH_MORE)
     cdef size_t at
     if hdr == NULL:
-        report_shortage(local.ps)
+        report_shortage(jp.ps)
         return
     at = with_header(hdr, e.hdr, e.hdr_n, b"Nats-Stream", s.name_p, s.name_n)
     at = with_header(hdr, hdr, at, b"Nats-Subject", e.subject.p, e.subject.n)
@@ -267,5 +268,5 @@ cdef void republish_to(
     at = with_number_header(hdr, hdr, at, b"Nats-Last-Sequence", e.before)
     if s.cfg.republish_headers_only:
         at = with_number_header(hdr, hdr, at, b"Nats-Msg-Size", e.n)
-    publish_later(local, s, to, n, hdr, at, e.msg, 0 if s.cfg.republish_headers_only else e.n, False)
+    publish_later(jp, s, to, n, hdr, at, e.msg, 0 if s.cfg.republish_headers_only else e.n, False)
     free(hdr)

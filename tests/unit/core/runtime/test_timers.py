@@ -30,11 +30,11 @@ class TimersAgainstModel(RuleBasedStateMachine):
         super().__init__()
         self.timers = TimersProbe(ROOM)
         self.model: dict[int, int] = {}
-        self.turn = 0
+        self.last_round = 0
 
     def put(self, timer: int, when: int) -> None:
         self.timers.set(timer, when)
-        self.model[timer] = max(when, self.turn + 1)
+        self.model[timer] = max(when, self.last_round + 1)
 
     @rule(timer=TIMER, when=WHEN)
     def set(self, timer: int, when: int) -> None:
@@ -64,8 +64,8 @@ class TimersAgainstModel(RuleBasedStateMachine):
     @rule(more=st.integers(0, 40), again=st.booleans())
     def expire(self, more: int, again: bool) -> None:
         """Due timers fire in order, each once, even when each is set again for now during the round."""
-        now = self.turn + more
-        self.turn = now
+        now = self.last_round + more
+        self.last_round = now
         due = sorted((when, timer) for timer, when in self.model.items() if when <= now)
         came = []
         while (timer := self.timers.expired(now)) is not None:

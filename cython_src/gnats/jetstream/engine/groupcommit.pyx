@@ -1,0 +1,187 @@
+"""The sync thread; see groupcommit.pxd."""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from gnats.core.net.pollstate cimport poller_bit
+from gnats.includes.atomics cimport add64_seq, and64, bump64, exchange8, store8_release
+from gnats.includes.linux cimport eventfd_write
+from gnats.includes.pthread cimport (
+    pthread_cond_destroy,
+    pthread_cond_init,
+    pthread_cond_signal,
+    pthread_cond_wait,
+    pthread_create,
+    pthread_join,
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+    pthread_self,
+    pthread_setname_np,
+)
+from gnats.jetstream.engine.barrier cimport JsPoller, Outbox, PtrList, StreamBase, run_later, stream_failed
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase
+from gnats.jetstream.engine.outbox cimport send_out
+from gnats.jetstream.engine.shortage cimport report_shortage
+
+
+cdef void commit_init(GroupCommit *g) noexcept nogil:
+    pthread_mutex_init(&g.lock, NULL)
+    pthread_cond_init(&g.wake, NULL)
+
+
+cdef void commit_free(GroupCommit *g) noexcept nogil:
+    free_batches(g.queue)
+    pthread_cond_destroy(&g.wake)
+    pthread_mutex_destroy(&g.lock)
+
+
+cdef int commit_start(GroupCommit *g) noexcept nogil:
+    cdef int err
+    if g.running:
+        return 0
+    err = pthread_create(&g.thread, NULL, sync_loop, <void *> g)
+    g.running = err == 0
+    return err
+
+
+cdef void commit_stop(GroupCommit *g) noexcept nogil:
+    if not g.running:
+        return
+    pthread_mutex_lock(&g.lock)
+    g.stopping = True
+    pthread_cond_signal(&g.wake)
+    pthread_mutex_unlock(&g.lock)
+    pthread_join(g.thread, NULL)
+    g.running = False
+    g.stopping = False
+
+
+cdef void append_batch(SyncBatch **first, SyncBatch **last, SyncBatch *batch) noexcept nogil:
+    batch.next = NULL
+    if first[0] == NULL:
+        first[0] = batch
+    else:
+        last[0].next = batch
+    last[0] = batch
+
+
+cdef void free_batches(SyncBatch *batch) noexcept nogil:
+    cdef SyncBatch *following
+    while batch != NULL:
+        following = batch.next
+        free(batch.out.p)
+        free(batch.held.p)
+        free(batch)
+        batch = following
+
+
+cdef void *sync_loop(void *arg) noexcept nogil:
+    """The sync thread: take all queued batches, sync each of their streams once, give the batches back."""
+    cdef SyncBatch *batch
+    cdef SyncBatch *following
+    cdef SyncBatch *taken
+    cdef uint32_t i
+    cdef uint64_t round_number = 0
+    cdef bint stop
+    pthread_setname_np(pthread_self(), "gnats-sync")
+    while True:
+        pthread_mutex_lock(&(<GroupCommit *> arg).lock)
+        while (<GroupCommit *> arg).queue == NULL and not (<GroupCommit *> arg).stopping:
+            pthread_cond_wait(&(<GroupCommit *> arg).wake, &(<GroupCommit *> arg).lock)
+        taken = (<GroupCommit *> arg).queue
+        (<GroupCommit *> arg).queue = NULL
+        stop = (<GroupCommit *> arg).stopping
+        pthread_mutex_unlock(&(<GroupCommit *> arg).lock)
+        round_number += 1
+        batch = taken
+        while batch != NULL:
+            for i in range(batch.nstreams):
+                if (<StreamBase> batch.streams[i]).barrier.sync_round != round_number:
+                    (<StreamBase> batch.streams[i]).barrier.sync_round = round_number
+                    if (<StreamBase> batch.streams[i]).sync() != 0:
+                        (<StreamBase> batch.streams[i]).barrier.sync_failed = True
+                    bump64(&(<GroupCommit *> arg).syncs, 1)
+                if (<StreamBase> batch.streams[i]).barrier.sync_failed:
+                    batch.stored = False
+            batch = batch.next
+        batch = taken
+        while batch != NULL:
+            following = batch.next
+            pthread_mutex_lock(&(<GroupCommit *> arg).lock)
+            append_batch(&batch.jp.done, &batch.jp.done_last, batch)
+            pthread_mutex_unlock(&(<GroupCommit *> arg).lock)
+            store8_release(&batch.jp.ps.js_signalled, 1)
+            eventfd_write(batch.jp.ps.evfd, 1)
+            batch = following
+        if stop and taken == NULL:
+            return NULL
+
+
+# -- in a poller's own thread ------------------------------------------------------------------------------------------
+
+cdef void give_to_sync(JsPoller *jp) noexcept nogil:
+    cdef SyncBatch *batch = <SyncBatch *> malloc(sizeof(SyncBatch) + jp.dirty.n * sizeof(void *))
+    cdef uint32_t i
+    for i in range(jp.held.n):
+        and64(&(<ConsumerBase> jp.held.p[i]).held, ~poller_bit(jp.ps))
+    if batch == NULL:
+        jp.synced.n = 0   # out of memory: drop the answers rather than send one that may not be true
+        report_shortage(jp.ps)
+        for i in range(jp.held.n):
+            add64_seq(&(<ConsumerBase> jp.held.p[i]).refs, <uint64_t> -1)
+        jp.held.n = 0
+        return
+    batch.next = NULL
+    batch.jp = jp
+    batch.out = jp.synced
+    memset(&jp.synced, 0, sizeof(Outbox))
+    batch.held = jp.held
+    memset(&jp.held, 0, sizeof(PtrList))
+    batch.nstreams = 0
+    batch.stored = True
+    for i in range(jp.dirty.n):
+        if (<StreamBase> jp.dirty.p[i]).barrier.syncs:
+            exchange8(&(<StreamBase> jp.dirty.p[i]).barrier.unsynced, 0)
+            batch.streams[batch.nstreams] = jp.dirty.p[i]
+            batch.nstreams += 1
+            add64_seq(&(<StreamBase> jp.dirty.p[i]).refs, 1)
+            if stream_failed(<StreamBase> jp.dirty.p[i]):
+                batch.stored = False
+    pthread_mutex_lock(&jp.commit.lock)
+    append_batch(&jp.commit.queue, &jp.commit.queue_last, batch)
+    pthread_cond_signal(&jp.commit.wake)
+    pthread_mutex_unlock(&jp.commit.lock)
+
+
+cdef void take_synced(JsPoller *jp) noexcept nogil:
+    cdef SyncBatch **last = &jp.passing
+    while last[0] != NULL:
+        last = &last[0].next
+    pthread_mutex_lock(&jp.commit.lock)
+    last[0] = jp.done
+    jp.done = jp.done_last = NULL
+    pthread_mutex_unlock(&jp.commit.lock)
+    while last[0] != NULL:
+        jp.passing_n += last[0].out.cap   # many of them are nearly empty
+        last = &last[0].next
+
+
+cdef void pass_synced(JsPoller *jp) noexcept nogil:
+    cdef SyncBatch *batch
+    cdef uint32_t i
+    while jp.passing != NULL:
+        batch = jp.passing
+        if not send_out(jp, &batch.out, batch.stored):
+            return
+        jp.passing = batch.next
+        jp.passing_n -= batch.out.cap
+        for i in range(batch.held.n):
+            run_later(jp, <ConsumerBase> batch.held.p[i])
+            add64_seq(&(<ConsumerBase> batch.held.p[i]).refs, <uint64_t> -1)
+        for i in range(batch.nstreams):
+            add64_seq(&(<StreamBase> batch.streams[i]).refs, <uint64_t> -1)
+        free(batch.out.p)
+        free(batch.held.p)
+        free(batch)
