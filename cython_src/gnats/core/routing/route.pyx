@@ -36,11 +36,11 @@ from gnats.core.routing.delivery cimport (
 from gnats.core.routing.remote cimport deliver_remote
 from gnats.core.runtime.inbox cimport (
     ACCOUNT_PART,
-    ASKER_PART,
     EV_MSG,
     HEADER_PART,
     PAYLOAD_PART,
     REPLY_PART,
+    REQUESTER_PART,
     SUBJECT_PART,
     Event,
 )
@@ -314,18 +314,18 @@ cdef bint deliver_internal(const Message *m, const Subscription *s) noexcept nog
 cdef bint post_msg(const Message *m, Subscriber dest, const Subscription *s) noexcept nogil:
     """Post a message to the control plane."""
     cdef Slice account = (<Account> m.account).info_name
-    cdef Slice asker
+    cdef Slice requester
     cdef Event *ev
     cdef char *p
     note_shown(m)
     hand_over_first(m.ps)
-    asker.p = NULL
-    asker.n = 0
+    requester.p = NULL
+    requester.n = 0
     if m.hop != NULL and m.hop.request:
-        asker = m.hop.info
+        requester = m.hop.info
         account = (<Account> m.hop.account).info_name
     ev = dest.inbox.new_event(
-        EV_MSG, <void *> dest, &dest.source, m.subject.n + m.reply.n + m.n + asker.n + account.n + s.sid_len)
+        EV_MSG, <void *> dest, &dest.source, m.subject.n + m.reply.n + m.n + requester.n + account.n + s.sid_len)
     if ev == NULL:
         (<Connection> m.origin).out_of_memory(WRITE_ERROR)
         return False
@@ -334,15 +334,15 @@ cdef bint post_msg(const Message *m, Subscriber dest, const Subscription *s) noe
     ev.part[REPLY_PART] = <uint32_t> m.reply.n
     ev.part[HEADER_PART] = <uint32_t> m.hdr
     ev.part[PAYLOAD_PART] = <uint32_t> (m.n - m.hdr)
-    ev.part[ASKER_PART] = <uint32_t> asker.n
+    ev.part[REQUESTER_PART] = <uint32_t> requester.n
     ev.part[ACCOUNT_PART] = <uint32_t> account.n
     p = put(ev.data, m.subject.p, m.subject.n)
     if m.reply.p != NULL:
         p = put(p, m.reply.p, m.reply.n)
     if m.n:
         p = put(p, m.data, m.n)
-    if asker.n:
-        p = put(p, asker.p, asker.n)
+    if requester.n:
+        p = put(p, requester.p, requester.n)
     p = put(p, account.p, account.n)
     put(p, sub_sid(s), s.sid_len)
     return dest.inbox.post_caused(ev, &(<Connection> m.origin).source)

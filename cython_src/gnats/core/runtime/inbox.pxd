@@ -48,15 +48,15 @@ cpdef enum:
 cdef struct Source
 
 
-# The parts of an EV_MSG, in this order. ASKER_PART and ACCOUNT_PART name the requester as the data plane knows it, in
-# JSON. ASKER_PART is its ClientInfo, empty when the message came through no imported service. ACCOUNT_PART is the name
-# of its account: the importing one, or else the publisher's.
+# The parts of an EV_MSG, in this order. REQUESTER_PART and ACCOUNT_PART name the requester as the data plane knows it,
+# in JSON. REQUESTER_PART is its ClientInfo, empty when the message came through no imported service. ACCOUNT_PART is the
+# name of its account: the importing one, or else the publisher's.
 cdef enum:
     SUBJECT_PART = 0
     REPLY_PART = 1
     HEADER_PART = 2
     PAYLOAD_PART = 3
-    ASKER_PART = 4
+    REQUESTER_PART = 4
     ACCOUNT_PART = 5
     MSG_PARTS = 6
 

@@ -216,7 +216,7 @@ cdef class Inbox:
         """Return up to `most` events as (kind, client, a, b, data), each connection's in order; fewer when large.
 
         fileno() stays readable when more wait. `data` is bytes; for EV_MSG it is (subject, reply, header, payload,
-        asker, account, sid), all bytes. It is None when there was no memory for it. The inbox keeps a closed client
+        requester, account, sid), all bytes. It is None when there was no memory for it. The inbox keeps a closed client
         alive until no poller can hold a pointer to it.
         """
         cdef Event *ev

@@ -115,7 +115,8 @@ cdef inline void finish_entry(StreamCore s, JsPoller *jp, const StreamEntry *e, 
             s.arm_expiry(next_rollup(s))
     if not e.no_interest:
         arm_timers(s, jp, e)
-        s.consumer_list.stored(jp, s, seq, e.subject.p, <uint32_t> e.subject.n)
+        if s.consumer_list.root != NULL:
+            s.consumer_list.stored(jp, s, seq, e.subject.p, <uint32_t> e.subject.n)
     if unlikely(e.republish):
         republish(s, jp, e, seq)
     answer(s, jp, e, seq)
