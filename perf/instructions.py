@@ -3,7 +3,7 @@
 It prints a table: user instructions for each published message in this build, beside those in the build of
 another checkout (`--base`). Valgrind counts them (Debian: valgrind), so neither other work on the machine nor
 its clock matters, and one run is enough. They do not include the kernel's. They do include a little that a
-server does only under valgrind: its turns (1 ms) are over after a few dozen messages, and the rest of the read
+server does only under valgrind: its turns (1 ms) are over after a few dozen messages, and the rest of a read
 is kept for the next.
 
 Each scenario runs with few and with many messages; the difference leaves out the server's start and end.
