@@ -145,7 +145,14 @@ def test_page(busy: tuple[Busy, Busy], path: str) -> None:
         ours, theirs = (
             re.sub(r"\('(imports|exports)', \[\]\)(, )?", "", str(side)) for side in (ours, theirs)
         )
-    assert ours == theirs
+    assert ours == theirs, difference(ours, theirs)
+
+
+def difference(ours: Any, theirs: Any) -> str:
+    """Return the innermost parts of two comparable pages that differ; pytest cuts long values off."""
+    if isinstance(ours, list | tuple) and isinstance(theirs, type(ours)) and len(ours) == len(theirs):
+        return next((difference(*pair) for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]), "")
+    return f"{ours} instead of {theirs}"
 
 
 @pytest.mark.parametrize("path", ERRORS.split())
