@@ -380,9 +380,11 @@ def ask(use: Use) -> None:
     use.flush()
     for number in range(1, 50):
         use.publish(b"d" * number, 10)
+    use.publish(b"1.1.1.1.1.1.1", 10)
     use.flush()
     filters = [b"a.*.longlong", b"*.7.>", b"a.>"]
-    many = [b"*.%d.>" % number for number in range(100)]
+    # The filters that a subject matches so far are followed apart: here 128 at the end of b"1.1.1.1.1.1.1".
+    many = [b".".join(tokens) for tokens in itertools.product((b"*", b"1"), repeat=7)]
     use.call(lambda store: store.subjects_totals(many))
     use.call(lambda store: store.subjects_totals([b">"]))
     use.call(lambda store: store.last_seqs(filters, up_to=300))
