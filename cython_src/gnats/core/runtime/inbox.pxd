@@ -49,8 +49,8 @@ cdef struct Source
 
 
 # The parts of an EV_MSG, in this order. REQUESTER_PART and ACCOUNT_PART name the requester as the data plane knows it,
-# in JSON. REQUESTER_PART is its ClientInfo, empty when the message came through no imported service. ACCOUNT_PART is the
-# name of its account: the importing one, or else the publisher's.
+# in JSON. REQUESTER_PART is its ClientInfo, empty when the message came through no imported service. ACCOUNT_PART is
+# the name of its account: the importing one, or else the publisher's.
 cdef enum:
     SUBJECT_PART = 0
     REPLY_PART = 1
