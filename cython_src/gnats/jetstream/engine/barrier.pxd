@@ -155,6 +155,5 @@ cdef inline bint mark_dirty(JsPoller *jp, StreamBase stream) noexcept nogil:
 cdef bint run_later(JsPoller *jp, ConsumerBase o) noexcept nogil
 # The same, but not before consumers may see what the stream has stored in this batch.
 cdef bint run_when_visible(JsPoller *jp, StreamBase stream, ConsumerBase o) noexcept nogil
-# Call o.run in the poller's next round, because it has more to deliver than one run may. o.run asks for this at most
-# once a call. False when out of memory.
+# Call o.run once in the poller's next round, because it has more to deliver than one run may. False when out of memory.
 cdef bint run_again(JsPoller *jp, ConsumerBase o) noexcept nogil

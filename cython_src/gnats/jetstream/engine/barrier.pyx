@@ -87,8 +87,12 @@ cdef bint run_when_visible(JsPoller *jp, StreamBase stream, ConsumerBase o) noex
 
 
 cdef bint run_again(JsPoller *jp, ConsumerBase o) noexcept nogil:
+    cdef uint64_t bit = poller_bit(jp.ps)
+    if load64(&o.ready) & bit:
+        return True
     if not append_ptr(&jp.ready, <void *> o):
         return False
+    or64(&o.ready, bit)
     add64_seq(&o.refs, 1)
     jp.ps.js_ready = True
     return True

@@ -39,6 +39,7 @@ cdef struct ConsumerType:
 cdef class ConsumerBase:
     cdef const ConsumerType *type
     cdef uint64_t marked      # a bit for each poller that calls run() at the end of its batch; atomic
+    cdef uint64_t ready       # a bit for each poller that calls run() in its next round; atomic
     cdef uint64_t held        # a bit for each poller that calls run() after a sync; atomic
     cdef uint64_t refs        # how often pollers' lists and SyncBatches name it; atomic
     # The filter subjects, NULL: all. ConsumerList.refilter() alone changes it after start(); read it under the

@@ -287,12 +287,12 @@ cdef void js_hook(PollState *ps) noexcept nogil:
         turn = max(turn, stopwatch_ns() - ps.began)
     turn_begin(&ps.turn, NULL, turn)
     pass_synced(jp)
-    run_list(jp, &jp.ready, False)
+    run_list(jp, &jp.ready)
     turn_begin(&ps.turn, NULL, turn)
     for _ in range(ROUNDS):
         if not pass_flushed(jp):
             break
-        run_list(jp, &jp.run, True)
+        run_list(jp, &jp.run)
         if ps.turn.over or (jp.dirty.n == 0 and jp.out.n == 0 and jp.run.n == 0):
             break
     jp.behind = unsent(jp) > LEFT
@@ -322,16 +322,16 @@ cdef bint pass_flushed(JsPoller *jp) noexcept nogil:
     return sent
 
 
-cdef void run_list(JsPoller *jp, PtrList *waiting, bint marked) noexcept nogil:
-    """Run the consumers of a list until the turn is over. The others stay in it, before those that have joined it."""
+cdef void run_list(JsPoller *jp, PtrList *waiting) noexcept nogil:
+    """Run the consumers of `run` or `ready` until the turn is over. The others stay, before those that have joined."""
+    cdef bint now = waiting == &jp.run
     cdef PtrList taken = waiting[0]
     cdef size_t i
     memset(waiting, 0, sizeof(PtrList))
     for i in range(taken.n):
         if i and jp.ps.turn.over and put_back(waiting, &taken, i):
             return
-        if marked:
-            and64(&(<ConsumerBase> taken.p[i]).marked, ~poller_bit(jp.ps))
+        and64(&(<ConsumerBase> taken.p[i]).marked if now else &(<ConsumerBase> taken.p[i]).ready, ~poller_bit(jp.ps))
         turn_spend(&jp.ps.turn, RUNNING)
         consumer_run(<ConsumerBase> taken.p[i], jp.ps)
         add64_seq(&(<ConsumerBase> taken.p[i]).refs, <uint64_t> -1)
