@@ -46,7 +46,7 @@ cdef struct ServiceExport:
     uint8_t allow_trace    # traces go on into the serving account; atomic
     uint8_t by_header      # also measure a request whose header asks for it; atomic
     uint8_t armed          # the control plane is watching for expired responses; under the account's lock
-    uint8_t closed         # expect no more responses; under the account's lock
+    uint8_t closed         # expect no more responses; atomic, changed under the account's lock
     Queue queue            # its expected responses, oldest first; under the account's lock
 
 

@@ -68,7 +68,7 @@ cdef class ExportedService:
     def close(self) -> None:
         """Expect no responses to new requests. Those that are expected may still come. Idempotent."""
         pthread_mutex_lock(&self.account.lock)
-        self.se.closed = 1
+        store8(&self.se.closed, 1)
         pthread_mutex_unlock(&self.account.lock)
 
     @property
@@ -93,7 +93,7 @@ cdef class ExportedService:
     @property
     def closed(self) -> bool:
         """Whether close() was called."""
-        return self.se.closed != 0
+        return load8(&self.se.closed) != 0
 
     @property
     def in_use(self) -> bool:
