@@ -71,10 +71,14 @@ cdef void free_batches(SyncBatch *batch) noexcept nogil:
     cdef SyncBatch *following
     while batch != NULL:
         following = batch.next
-        free(batch.out.p)
-        free(batch.held.p)
-        free(batch)
+        free_batch(batch)
         batch = following
+
+
+cdef void free_batch(SyncBatch *batch) noexcept nogil:
+    free(batch.out.p)
+    free(batch.held.p)
+    free(batch)
 
 
 cdef void *sync_loop(void *arg) noexcept nogil:
@@ -133,7 +137,6 @@ cdef void give_to_sync(JsPoller *jp) noexcept nogil:
             add64_seq(&(<ConsumerBase> jp.held.p[i]).refs, <uint64_t> -1)
         jp.held.n = 0
         return
-    batch.next = NULL
     batch.jp = jp
     batch.out = jp.synced
     memset(&jp.synced, 0, sizeof(Outbox))
@@ -182,6 +185,4 @@ cdef void pass_synced(JsPoller *jp) noexcept nogil:
             add64_seq(&(<ConsumerBase> batch.held.p[i]).refs, <uint64_t> -1)
         for i in range(batch.nstreams):
             add64_seq(&(<StreamBase> batch.streams[i]).refs, <uint64_t> -1)
-        free(batch.out.p)
-        free(batch.held.p)
-        free(batch)
+        free_batch(batch)

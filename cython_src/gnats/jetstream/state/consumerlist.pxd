@@ -59,13 +59,14 @@ cdef class ConsumerList:
     # Replace the root, under the store's lock, and retire the old one.
     cdef int publish(self, ConsumerRoot *made) except -1
     cdef int add_to_index(self, list joining) except -1
-    # -- the store's lock is held --
+    # -- the store's lock is held, and there are consumers --
     # Have each consumer that wants a newly stored message count it, and run at the end of the batch if it would
     # deliver it, once the message may be seen.
     cdef void stored(self, JsPoller *jp, StreamBase stream, uint64_t seq, const char *subject,
                      uint32_t n) noexcept nogil
     # Have each consumer that wants a message count it off, before it is removed. True: one of them may have it pending.
     cdef bint count_off(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil
+    # -- the store's lock is held --
     # Return whether any consumer has a filter that the subject passes.
     cdef bint has_interest(self, const char *subject, uint32_t n) noexcept nogil
     # -- the thread is online --

@@ -178,8 +178,6 @@ cdef class ConsumerList:
         cdef const ConsumerRoot *all = self.root
         cdef Stored m
         cdef uint32_t i
-        if all == NULL:
-            return
         m.jp = jp
         m.stream = <void *> stream
         m.seq = seq
@@ -196,9 +194,9 @@ cdef class ConsumerList:
         cdef uint32_t i
         m.seq = seq
         m.pending = False
-        if all != NULL and all.index != NULL:
+        if all.index != NULL:
             (<Sublist> all.index).visit(subject, n, count_off_some, &m)
-        elif all != NULL:
+        else:
             for i in range(all.n):
                 if consumer_count_off(<ConsumerBase> all.few[i], seq, subject, n):
                     m.pending = True

@@ -24,6 +24,7 @@ from gnats.jetstream.publish.refusal cimport (
     refuse_silently,
     refuse_store,
 )
+from gnats.jetstream.state.consumerlist cimport has_consumers
 from gnats.jetstream.state.dedupe cimport dedupe_forget
 from gnats.jetstream.state.entry cimport (
     ALONE,
@@ -115,7 +116,7 @@ cdef inline void finish_entry(StreamCore s, JsPoller *jp, const StreamEntry *e, 
             s.arm_expiry(next_rollup(s))
     if not e.no_interest:
         arm_timers(s, jp, e)
-        if s.consumer_list.root != NULL:
+        if has_consumers(s.consumer_list):
             s.consumer_list.stored(jp, s, seq, e.subject.p, <uint32_t> e.subject.n)
     if unlikely(e.republish):
         republish(s, jp, e, seq)
