@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,16 +113,28 @@ class Server:
         directory.mkdir(parents=True, exist_ok=True)
         self.conf = directory / "server.conf"
         self.conf.write_text(config + ("" if kind.is_reference else f"\nio_threads: {kind.io_threads}\n"))
-        self._start(-1)
+        self._reserve_port()
+        self._start()
         if ready:
             self.wait_ready()
 
-    def _start(self, port: int) -> None:
+    def _reserve_port(self) -> None:
+        """Have the system give the port to nobody else, also while the server is stopped.
+
+        A socket that does not listen does not hinder one that does, where both have SO_REUSEADDR.
+        """
+        reserved = socket.socket()
+        weakref.finalize(self, reserved.close)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        self._reserved = reserved.getsockname()[1]
+
+    def _start(self) -> None:
         self._lines: list[str] = []
         self._changed = threading.Condition()
         self._ended = False
         command = self.kind.find()
-        args = ["-a", "127.0.0.1", "-p", str(port), "-c", str(self.conf), *self.args]
+        args = ["-a", "127.0.0.1", "-p", str(self._reserved), "-c", str(self.conf), *self.args]
         self.process: subprocess.Popen[str] | ForkedProcess
         if (form := self._form()) and (forked := fork(command, form, args, self.directory)):
             self.process = forked
@@ -248,20 +262,9 @@ class Server:
         self._reader.join(TIMEOUT)
 
     def start_again(self) -> None:
-        """Start the stopped server again on the same port; retry for TIMEOUT while the port is in use."""
-        limit = time.monotonic() + TIMEOUT
-        while True:
-            self._start(self.port)
-            try:
-                self.wait_ready()
-            except RuntimeError:
-                # A client of another test may have been given the port as its own meanwhile.
-                if "address already in use" not in self.log or time.monotonic() > limit:
-                    raise
-                self.kill()
-                time.sleep(0.2)
-            else:
-                return
+        """Start the stopped server again on the same port."""
+        self._start()
+        self.wait_ready()
 
 
 def _children(pid: int) -> list[int]:
