@@ -171,8 +171,7 @@ def header_json(header: bytes) -> bytes:
     text = bytes.decode if header.isascii() else text_of
     found: dict[str, str] = {}
     more: dict[str, list[str]] = {}  # lists for repeated names only: the garbage collector looks at each
-    both = iter(fields(header))
-    for key, value in zip(both, both, strict=True):
+    for key, value in _fields(header):
         name, shown = text(key), encode_basestring(text(value))
         if name not in found:
             found[name] = shown
@@ -188,8 +187,13 @@ def header_json(header: bytes) -> bytes:
 
 def _first(header: bytes, name: bytes) -> str:
     """Return the first value of a field, "" without one."""
+    return next((text_of(value) for key, value in _fields(header) if key == name), "")
+
+
+def _fields(header: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Return a header's fields that have a value, in order: (name, value)."""
     both = iter(fields(header))
-    return next((text_of(value) for key, value in zip(both, both, strict=True) if key == name), "")
+    return zip(both, both, strict=True)
 
 
 def entries(data: bytes, at: int) -> Iterator[Entry]:
@@ -217,24 +221,24 @@ def trace_events(
         match kind:
             case "i":
                 event = {"type": "in", "ts": ts, "kind": CLIENT, "cid": cid}
-                event |= _named(session) | {"acc": account, "subj": _text(first)}
+                event |= _named(session) | {"acc": account, "subj": text_of(first)}
             case "x":
                 events[0]["error"] = f"{_REFUSALS[code]} {quote(first)}" if code in _REFUSALS else _TOO_LARGE
                 continue
             case "m":
-                event = {"type": "sm", "ts": ts, "to": _text(first)}
+                event = {"type": "sm", "ts": ts, "to": text_of(first)}
             case "e":
-                event = {"type": "se", "ts": ts, "acc": json.loads(first), "to": _text(second)}
+                event = {"type": "se", "ts": ts, "acc": json.loads(first), "to": text_of(second)}
             case "s":
                 event = {"type": "si", "ts": ts, "acc": json.loads(first)}
-                event |= {"from": _text(second), "to": _text(third)}
+                event |= {"from": text_of(second), "to": text_of(third)}
             case "j":
-                event = stream = {"type": "js", "ts": ts, "stream": _text(first)}
+                event = stream = {"type": "js", "ts": ts, "stream": text_of(first)}
             case "k":
-                stream |= {"ts": ts, "subject": _text(first)} | ({"nointerest": True} if code else {})
+                stream |= {"ts": ts, "subject": text_of(first)} | ({"nointerest": True} if code else {})
                 continue
             case "l":
-                stream["error"] = stream_error(cid, _text(first), header)
+                stream["error"] = stream_error(cid, text_of(first), header)
                 continue
             case _:
                 event = {"type": "eg", "ts": ts, "kind": CLIENT, "cid": cid}
@@ -242,9 +246,9 @@ def trace_events(
                     event |= _named(receiver)
                     if receiver.account.name != account:
                         event["acc"] = receiver.account.name
-                event["sub"] = _text(first)
+                event["sub"] = text_of(first)
                 if second:
-                    event["queue"] = _text(second)
+                    event["queue"] = text_of(second)
                 if code:
                     event["error"] = _EGRESS_ERRORS[code]
         events.append(event)
@@ -274,7 +278,3 @@ def stream_error(number: int, text: str, header: bytes) -> str:
 
 def _named(session: "Session") -> dict[str, object]:
     return {"name": session.opts.name} if session.opts.name else {}
-
-
-def _text(data: bytes) -> str:
-    return text_of(data)

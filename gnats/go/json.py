@@ -366,7 +366,9 @@ def _scalar(value: object, field: str, element: bool = False) -> object:
             return value
     elif field == "strings":
         if type(value) is list:
-            return value if set(map(type, value)) <= {str} else _strings(value)
+            if set(map(type, value)) <= {str}:
+                return value
+            return ["" if each is None else each for each in _list(value, "string", False)]
     elif field == "any":
         return _plain(value)
     elif field == "bool":
@@ -380,18 +382,6 @@ def _scalar(value: object, field: str, element: bool = False) -> object:
         if low <= value <= high:
             return value
     raise _Mismatch(value, field, element)
-
-
-def _strings(values: list[object]) -> list[str]:
-    found: list[str] = []
-    for value in values:
-        if value is None:
-            found.append("")
-        elif type(value) is str:
-            found.append(value)
-        else:
-            raise _Mismatch(value, "string", True).within(len(found))
-    return found
 
 
 def _plain(value: object) -> object:

@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
 
 from gnats.runtime.pollers import TURN
+from gnats.runtime.rotation import Rotation
 
 
 class PacedCall:
@@ -15,6 +15,11 @@ class PacedCall:
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call: Callable[[], None] | None = call
+
+    @property
+    def waits(self) -> bool:
+        """Whether the call is neither made nor cancelled."""
+        return self._call is not None
 
     def cancel(self) -> None:
         """Do not make the call. Idempotent."""
@@ -34,13 +39,13 @@ class Paced:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[object, deque[PacedCall]] = {}
+        self._waiting = Rotation[PacedCall]()
         self._next_turn: asyncio.Handle | None = None
 
     def call(self, group: object, call: Callable[[], None]) -> PacedCall:
         """Make a call in a later round of the loop."""
         paced = PacedCall(call)
-        self._waiting.setdefault(group, deque()).append(paced)
+        self._waiting.add(paced, group)
         if self._next_turn is None:
             self._next_turn = asyncio.get_running_loop().call_soon(self._take_turn)
         return paced
@@ -49,12 +54,7 @@ class Paced:
         self._next_turn = None
         until = time.monotonic() + TURN
         try:
-            while self._waiting:
-                group = next(iter(self._waiting))
-                calls = self._waiting.pop(group)
-                call = calls.popleft()
-                if calls:
-                    self._waiting[group] = calls  # at the end: the other groups come first
+            while call := self._waiting.next():
                 call.run()
                 if time.monotonic() >= until:
                     break

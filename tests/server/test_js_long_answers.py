@@ -13,7 +13,7 @@ from nats.aio.client import Client
 from support.natspy import joined
 
 from gnats import Server
-from gnats.jetstream.api import consumer_requests, stream_requests
+from gnats.jetstream.api import stream_requests
 from gnats.jetstream.control import info
 from gnats.jetstream.control.sources import ConsumerNames, Origin
 from gnats.options.values.jetstream import JetStreamOptions
@@ -155,7 +155,6 @@ async def test_long_answers_are_those_that_are_given_at_once(
         for long in (info.LONG, 1):
             monkeypatch.setattr(info, "LONG", long)
             monkeypatch.setattr(stream_requests, "MANY_SUBJECTS", long)
-            monkeypatch.setattr(consumer_requests, "MANY_SUBJECTS", long)
             answers.append(
                 [
                     re.sub(

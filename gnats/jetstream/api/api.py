@@ -22,10 +22,11 @@ from gnats.go.json import Json, marshal, marshal_steps
 from gnats.go.text import quote
 from gnats.jetstream import errors
 from gnats.jetstream.api import consumer_requests, stream_requests
-from gnats.jetstream.api.queue import Job, Ready, RequestQueue
+from gnats.jetstream.api.queue import Job, RequestQueue
 from gnats.jetstream.api.request import Body, Request, Route, Scope
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.threads import in_thread
+from gnats.runtime.rotation import Rotation
 from gnats.runtime.steps import finish
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ class Api:
         self._routes: dict[str, Route] = {route.verb: route for route in routes}
         self._requests = RequestQueue("JetStream API queue")
         self._infos = RequestQueue("JetStream API info queue")
-        self._ready, self._ready_limited, self._ready_infos = Ready(), Ready(), Ready()
+        self._ready, self._ready_limited = Rotation[Job](), Rotation[Job]()
+        self._ready_infos = Rotation[Job]()
         self._chosen = 0
         self._worker: asyncio.Task[None] | None = None
         self._running: dict[asyncio.Task[None], Job] = {}

@@ -13,9 +13,9 @@ from gnats.go.times import ZERO_TIME, unix_ns, utc
 from gnats.jetstream import errors
 from gnats.jetstream.api.paging import PAGE, PAGED, ListPage, names_page
 from gnats.jetstream.api.request import OFFLINE_DELAY, Body, Request, Route, Scope, cluster_required, members
-from gnats.jetstream.api.stream_requests import MANY_SUBJECTS, online
+from gnats.jetstream.api.stream_requests import online
 from gnats.jetstream.control.consumers import consumer_info
-from gnats.jetstream.control.info import length
+from gnats.jetstream.control.info import is_long
 from gnats.jetstream.settings.config import ACK_FLOW_CONTROL, LIMITS, ConsumerConfig
 from gnats.jetstream.settings.consumer_rules import is_group_name
 from gnats.runtime.steps import in_slices
@@ -178,7 +178,7 @@ def _list(request: Request) -> Json | Awaitable[None]:
     found = request.read(_PAGE_BODY)
     consumers = _public(jsa.stream(request.tokens[2]))
     page = ListPage(consumers, found)
-    if sum(length(consumer.config) for consumer in page.items) < MANY_SUBJECTS:
+    if not is_long(*(consumer.config for consumer in page.items)):
         return page.answer("consumers", [consumer_info(consumer, dynamic=False) for consumer in page.items])
 
     async def look() -> None:

@@ -5,8 +5,6 @@ Connections take turns, one request each, however many requests each has sent.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -104,28 +102,3 @@ class RequestQueue:
         for cid in list(self._waiting):
             for job in list(self._waiting[cid]):
                 self.remove(job)
-
-
-class Ready:
-    """Jobs that may begin, in groups that take turns."""
-
-    def __init__(self) -> None:
-        self._groups: dict[object, deque[Job]] = {}
-
-    def add(self, job: Job, group: object) -> None:
-        """Add a job that may begin."""
-        self._groups.setdefault(group, deque()).append(job)
-
-    def next(self, is_busy: Callable[[object], bool] | None = None) -> Job | None:
-        """Remove and return the next job of a group that is not busy; None when there is none."""
-        for group in list(self._groups):
-            if is_busy and is_busy(group):
-                continue
-            jobs = self._groups.pop(group)
-            while jobs:
-                job = jobs.popleft()
-                if job.waits:
-                    if jobs:
-                        self._groups[group] = jobs  # to the end: the other groups come first
-                    return job
-        return None

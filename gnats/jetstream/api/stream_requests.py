@@ -20,10 +20,11 @@ from gnats.jetstream.api.paging import PAGE, PAGED, ListPage, names_page
 from gnats.jetstream.api.request import OFFLINE_DELAY, Body, Request, Route, Scope, cluster_required, members
 from gnats.jetstream.api.restore import Restore
 from gnats.jetstream.api.snapshot import Snapshot
-from gnats.jetstream.control.info import is_long, length, stream_info, stream_info_at_length
+from gnats.jetstream.control.info import is_long, stream_info, stream_info_at_length
 from gnats.jetstream.disk.backup_parts import STATE
 from gnats.jetstream.settings.config import StreamConfig
 from gnats.jetstream.threads import in_thread
+from gnats.runtime.steps import in_slices
 
 if TYPE_CHECKING:
     from gnats.jetstream.control.streams import Stream
@@ -198,18 +199,17 @@ def _list_page(request: Request, streams: list[Stream], found: Json) -> Json | A
     page = ListPage(streams, found)
 
     how: dict[str, Any] = {"domain": request.js.domain, "dynamic": False}
-    if sum(length(stream.config) for stream in page.items) < MANY_SUBJECTS:
+    if not is_long(*(stream.config for stream in page.items)):
         return page.answer("streams", [stream_info(each, **how) for each in page.items])
 
     async def look() -> None:
         shown = []
         async with jsa.looking:
-            for each in page.items:  # the loop does other work after each
+            async for each in in_slices(page.items):
                 if is_long(each.config):
                     shown.append(await stream_info_at_length(each, **how))
                 else:
                     shown.append(stream_info(each, **how))
-                    await asyncio.sleep(0)
             await request.responder.respond_at_length(request, page.answer("streams", shown))
 
     return look()
@@ -223,31 +223,20 @@ def _info(request: Request) -> Json | Awaitable[None]:
     details = bool(found.get("deleted_details"))
     how: dict[str, Any] = {"domain": request.js.domain, "details": details, "leader": request.js.server_name}
     subject, offset = found.get("subjects_filter", ""), max(found.get("offset", 0), 0)
-    if is_long(stream.config):
-        return _long_info(request, stream, subject, offset, how)
-    info = stream_info(stream, **how)
-    if not subject:
-        return PAGED | info
-    if stream.store.state().num_subjects < MANY_SUBJECTS:
-        return _with_page(info, offset, stream.subjects_page(subject, offset, MAX_SUBJECT_DETAILS))
+
+    def page() -> tuple[int, dict[str, int]]:
+        return stream.subjects_page(subject, offset, MAX_SUBJECT_DETAILS) if subject else (0, {})
+
+    if not is_long(stream.config) and not (subject and stream.store.state().num_subjects >= MANY_SUBJECTS):
+        return _with_page(stream_info(stream, **how), offset, page())
 
     async def look() -> None:
         async with jsa.looking:
-            page = await in_thread(lambda: stream.subjects_page(subject, offset, MAX_SUBJECT_DETAILS))
-            await request.responder.respond_at_length(request, _with_page(info, offset, page))
+            info = await stream_info_at_length(stream, **how)
+            answer = _with_page(info, offset, await in_thread(page))
+            await request.responder.respond_at_length(request, answer)
 
     return look()
-
-
-async def _long_info(request: Request, stream: Stream, subject: str, offset: int, how: Json) -> None:
-    async with request.jsa.looking:
-        info = await stream_info_at_length(stream, **how)
-        if subject:
-            page = await in_thread(lambda: stream.subjects_page(subject, offset, MAX_SUBJECT_DETAILS))
-            info = _with_page(info, offset, page)
-        else:
-            info = PAGED | info
-        await request.responder.respond_at_length(request, info)
 
 
 def _with_page(info: Json, offset: int, page: tuple[int, dict[str, int]]) -> Json:

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 LONG = 1024
-"""From this number of subjects, sources and metadata on, a configuration is described in slices."""
+"""From this number of subjects, sources and metadata on, configurations are described in slices."""
 
 
-def is_long(config: StreamConfig | ConsumerConfig) -> bool:
-    """Whether a description of the configuration holds up the loop."""
-    return length(config) >= LONG
+def is_long(*configs: StreamConfig | ConsumerConfig) -> bool:
+    """Whether a description of the configurations holds up the loop."""
+    return sum(map(_length, configs)) >= LONG
 
 
-def length(config: StreamConfig | ConsumerConfig) -> int:
+def _length(config: StreamConfig | ConsumerConfig) -> int:
     """Return the number of subjects, sources and metadata in a configuration."""
     if isinstance(config, StreamConfig):
         return subject_count(config) + len(config.metadata)

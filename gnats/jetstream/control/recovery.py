@@ -21,11 +21,7 @@ from gnats.jetstream.control.streams import Stream
 from gnats.jetstream.disk.encryption import MetaError
 from gnats.jetstream.disk.metafiles import CONSUMERS, DELETED, Meta, read_consumer_meta, read_stream_meta
 from gnats.jetstream.errors import ApiError
-from gnats.jetstream.settings.config import (
-    REQUIRED_LEVEL_KEY,
-    StreamConfig,
-    supports_required_level,
-)
+from gnats.jetstream.settings.config import REQUIRED_LEVEL_KEY, StreamConfig, supports_required_level
 from gnats.version import JS_API_LEVEL
 
 if TYPE_CHECKING:

@@ -406,7 +406,6 @@ class Stream:
         await self.origins.wind_down()
         for consumer in list(self.consumers.values()):
             consumer.stop()
-        self.origins.stop()
         sources = self.origins.state() if self._store is not None else None
         self._close_native()
         if self._store is not None:
