@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -33,6 +33,7 @@ PARTS = 6
 """Number of tests among which the fields of a schema are divided."""
 _SETTLING = ("mirror", "sources")
 """Members of a stream's state that depend on the progress of its mirror or sources."""
+_STATES = (f"{API}CONSUMER.LIST.", f"{API}CONSUMER.INFO.")
 NAMES_OF_ITS_OWN = re.compile(rb"(Nats-Pin-Id|Nats-Stream-Identity): [^\r]*")
 SHORT = 60 * 10**9
 """An inactive threshold below it may be over before the end of the test."""
@@ -67,12 +68,23 @@ class Two:
     def ask(self, subject: str, body: object = None, header: bytes = b"", differs: bool = False) -> Message:
         """Return the answer of the server under test; with `differs`, compare only whether it is an error."""
         answers = [caller.request(subject, body, header) for caller in self.callers]
+        if subject.startswith(_STATES) and shown(answers[0]) != shown(answers[1]):
+            self.wait_for_consumers()
+            answers = [caller.request(subject, body, header) for caller in self.callers]
         for server, answer in zip(self.servers, answers, strict=True):
             assert str(server.directory).encode() not in answer.payload, (subject, body)
         first, second = (shown(answer, outline=differs) for answer in answers)
         if second != first and not ended_meanwhile(answers[0]):
             self.note(first, second, subject, body, header)
         return answers[-1]
+
+    def wait_for_consumers(self) -> None:
+        """Wait until both servers count the same messages for their consumers: the reference does it late."""
+        infos = f"{API}CONSUMER.LIST.S"
+        with suppress(TimeoutError):
+            until(
+                lambda: len({str(shown(caller.request(infos))) for caller in self.callers}) == 1, patience=2
+            )
 
     def tell(self, stream: str, subject: str, payload: bytes) -> None:
         """Publish the first message of a stream without acknowledgements, and wait until it is stored."""
@@ -124,7 +136,7 @@ def next_of(caller: Caller, inbox: str) -> Message:
             return message
 
 
-def shown(answer: Message, *, outline: bool) -> Any:
+def shown(answer: Message, *, outline: bool = False) -> Any:
     """Return an answer without members that settle later; with `outline`, only whether it is an error."""
     header, payload = comparable_message(answer)
     header = NAMES_OF_ITS_OWN.sub(rb"\1", header)

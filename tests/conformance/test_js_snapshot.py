@@ -29,7 +29,7 @@ from support.backups import (
 from support.caller import Caller
 from support.jetstream import comparable
 from support.launch import Launch
-from support.servers import REFERENCE, Kind, Server
+from support.servers import REFERENCE, Kind, Server, until
 
 from gnats.store.format import s2
 
@@ -289,7 +289,8 @@ def test_a_snapshot_of_a_stream_that_is_written_to_is_of_one_moment(kind: Kind, 
         found = [entry for entry in entries(data) if entry.seq]
         assert [entry.seq for entry in found] == list(range(1, last + 1))
         assert all(entry.payload.startswith(b"%d " % (entry.seq - 1)) for entry in found)
-        assert caller.request("$JS.API.STREAM.INFO.S").json["state"]["last_seq"] == number
+        # The reference stores what is not acknowledged after it has answered the writer's PING.
+        until(lambda: caller.request("$JS.API.STREAM.INFO.S").json["state"]["last_seq"] == number)
 
 
 def message(seq: int, **more: Any) -> Entry:
