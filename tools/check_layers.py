@@ -21,6 +21,7 @@ ORDER = (
     "gnats.includes",
     "gnats.go",
     "gnats.system",
+    "gnats.codec",
     "gnats.core.runtime",
     "gnats.core.subjects",
     "gnats.core.auth",

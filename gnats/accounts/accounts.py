@@ -97,6 +97,9 @@ class Accounts(dict[str, Account]):
         self._check_activation = check_activation
         self._complain = complain or (lambda name, what, why: None)
         self._server = _json(server_name)
+        self._cluster = opts.cluster.name
+        if self._cluster:
+            self._server += b',"cluster":' + _json(self._cluster)
         self._hash = server_hash(server_name).encode()
         self._removed: dict[str, Removed] = {}
         self.registry = AccountRegistry()
@@ -136,7 +139,10 @@ class Accounts(dict[str, Account]):
         if opts.jetstream.enabled and not opts.accounts_by_jwt and configs.keys() <= {GLOBAL_ACCOUNT, system}:
             configs[GLOBAL_ACCOUNT] = replace(configs[GLOBAL_ACCOUNT], jetstream=UNLIMITED)
         own = [config for config in configs.values() if config.name not in self._claims]
-        rows = {config.name: compile_account_mappings(config.name, config.mappings) for config in own}
+        rows = {
+            config.name: compile_account_mappings(config.name, config.mappings, self._cluster)
+            for config in own
+        }
         exchange = Exchange(self._check_activation)
         exchange.add(own)
         exchange.add(self._claims.values(), self._complain)
@@ -247,7 +253,7 @@ class Accounts(dict[str, Account]):
         rows = []
         for mapping in config.mappings:
             try:
-                rows += compile_mappings([mapping])
+                rows += compile_mappings([mapping], self._cluster)
             except ValueError as exc:
                 self._complain(config.name, "mapping", str(exc))
         return rows

@@ -194,6 +194,7 @@ class Callout(ABC):
                 host=mine.host,
                 id=self._keys.signing.public_key,
                 version=NATS_VERSION,
+                cluster=mine.cluster.name,
                 tags=mine.server_tags or None,
             ),
             client_info=ClientInformation(

@@ -233,6 +233,7 @@ class Session:
             "ver": opts.version,
             "rtt": 0,
             "server": "",
+            "cluster": "",
             "stop": "",
             "jwt": opts.jwt,
             "issuer_key": grant.issuer_key,

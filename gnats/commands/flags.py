@@ -35,6 +35,7 @@ _OPTIONS: dict[str, tuple[str, str]] = {
     "password": (_STRING, "pass"),
     "authorization": (_STRING, "auth"),
     "io_threads": (_THREADS, "io_threads"),
+    "cluster_name": (_STRING, "cluster_name"),
     "jetstream_on": (_BOOL, "js jetstream"),
     "store_dir": (_STRING, "sd store_dir"),
     # flags that are not options of the server
@@ -64,7 +65,7 @@ _LEVELS = {
 _FLAGS = {flag: (option, kind) for option, (kind, flags) in _OPTIONS.items() for flag in flags.split()}
 
 _NOT_YET_NAMES = """
-    cluster cluster_listen cluster_name cluster_advertise routes no_advertise
+    cluster cluster_listen cluster_advertise routes no_advertise
     connect_retries
 """
 _NOT_YET = frozenset(_NOT_YET_NAMES.split())
@@ -87,6 +88,7 @@ Server:
         --ports_file_dir DIR   Write the URLs to DIR/<program>_<pid>.ports
         --client_advertise HP  host:port that INFO names to clients
         --profile PORT         Port for the profiling endpoint (default: none)
+        --cluster_name NAME    Name of the cluster that the server is in
         --io_threads N         Threads that serve connections; 0: the event loop's own does (default: auto)
 
 JetStream:
@@ -194,6 +196,8 @@ def _override(opts: Options, values: dict[str, object]) -> None:
     if values.get("store_dir"):
         jetstream["store_dir"] = values["store_dir"]
     opts.jetstream = replace(opts.jetstream, **jetstream)
+    if "cluster_name" in values:
+        opts.cluster = replace(opts.cluster, name=str(values["cluster_name"]))
     _override_tls(opts, values)
 
 

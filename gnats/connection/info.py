@@ -86,6 +86,7 @@ class Info:
     client_id: int = 0
     client_ip: str = ""
     nonce: str = ""
+    cluster: str = ""
     domain: str = ""
     connect_urls: tuple[str, ...] = ()
     ldm: bool = False

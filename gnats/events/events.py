@@ -106,6 +106,8 @@ class Events:
             "host": opts.host,
             "id": identity.id,
         }
+        if opts.cluster.name:
+            info["cluster"] = opts.cluster.name
         js = self._jetstream()
         if js and js.domain:
             info["domain"] = js.domain

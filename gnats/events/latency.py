@@ -40,8 +40,10 @@ _WITH = {
 class Latency:
     """Publishes measurements in the accounts that provide the services."""
 
-    def __init__(self, server_name: str, sessions: Mapping[int, Session], clients: InternalClients) -> None:
-        self._server_name = server_name
+    def __init__(
+        self, server_name: str, cluster: str, sessions: Mapping[int, Session], clients: InternalClients
+    ) -> None:
+        self._server = {"server": server_name, "cluster": cluster}
         self._sessions = sessions
         self._clients = clients
         self._ids = NuidSource()
@@ -84,9 +86,7 @@ class Latency:
             return 0
         rtt = session.snapshot()["rtt"]
         if share:
-            report[what] = session.client_info(
-                rtt=rtt, server=self._server_name, name_tag=session.grant.name_tag
-            )
+            report[what] = session.client_info(rtt=rtt, **self._server, name_tag=session.grant.name_tag)
         else:
             report[what] = {"acc": session.account.name} | ({"rtt": rtt} if rtt else {})
         return rtt

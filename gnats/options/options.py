@@ -9,6 +9,7 @@ from gnats.go.hostport import RANDOM_PORT, parse_host_port
 from gnats.go.text import MAX_INT32, duration_of, quote
 from gnats.options.values.auth import (
     GLOBAL_ACCOUNT,
+    SYSTEM_ACCOUNT,
     NkeyUser,
     User,
     check_permissions,
@@ -73,6 +74,10 @@ class Options(OptionFields):
         if not opts.auth_timeout:
             opts.auth_timeout = opts.tls.timeout + 1 if opts.tls else _AUTH_TIMEOUT
         opts.validate()
+        system = opts.system_account or ("" if opts.no_system_account else SYSTEM_ACCOUNT)
+        opts.cluster = opts.cluster.baseline(system)
+        if opts.cluster.port:
+            raise OptionError("a cluster with a port to listen on for routes is not supported yet")
         return opts
 
     def validate(self) -> None:

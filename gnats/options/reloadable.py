@@ -58,6 +58,7 @@ def fields(opts: Options) -> dict[str, object]:
         "MaxPending": opts.max_pending,
         "NoFastProducerStall": opts.no_fast_producer_stall,
         **_jetstream_fields(opts.jetstream),
+        "Cluster": opts.cluster,
         "ProfPort": opts.prof_port,
         "ProfBlockRate": opts.prof_block_rate,
         "PidFile": opts.pid_file,

@@ -15,6 +15,8 @@ def print_banner(opts: Options, log: Logger, name: str, server_id: str, *, plain
     log.notice("  Git:      [not set]")
     log.notice(f"  gnats:    {__version__}")
     log.debug(f"  Go build: {RUNTIME}")
+    if opts.cluster.name:
+        log.notice(f"  Cluster:  {opts.cluster.name}")
     log.notice(f"  Name:     {name}")
     log.notice(f"  ID:       {server_id}")
     _log_feature_flags(opts.feature_flags, log)

@@ -10,12 +10,11 @@ from gnats.auth.authenticator import new_nonce
 from gnats.auth.connect import Connector
 from gnats.client.session import Session
 from gnats.connection.closed_state import ClosedState
-from gnats.connection.log_lines import describe, trace_line
 from gnats.core.client import Client
 from gnats.core.net.connection import Connection
-from gnats.core.net.log_records import LogCode
-from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_LOG, EV_MSG_TRACE, EV_TRACE
+from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_MSG_TRACE
 from gnats.core.runtime.kinds import CLIENT
+from gnats.runtime.reporting import Reporting
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from gnats.runtime.dispatch import EventTable
     from gnats.runtime.pollers import Pollers
     from gnats.tls.context import ClientTLS
-
-_RATE_LIMITED = frozenset((LogCode.LOG_AUTH_TIMEOUT, LogCode.LOG_PRODUCER_STALLED))
 
 
 class Clients:
@@ -170,11 +167,10 @@ class Clients:
             (EV_CONNECT, self._on_connect),
             (EV_INFO, self._on_info),
             (EV_CLOSED, self._on_closed),
-            (EV_LOG, self._on_log),
-            (EV_TRACE, self._on_trace),
             (EV_MSG_TRACE, self._on_msg_trace),
         ):
             events.on(event, handler, (CLIENT,))
+        Reporting(self._log, self._session).serve(events, (CLIENT,))
 
     def _session(self, source: Connection | None) -> Session | None:
         if not isinstance(source, Connection):
@@ -206,27 +202,6 @@ class Clients:
             if session.client:
                 session.client.close_connection(ClosedState.READ_ERROR)
         return True
-
-    def _on_log(self, source: Connection | None, code: int, b: int, data: object) -> None:
-        session, log = self._session(source), self._log
-        if session is None or not isinstance(data, bytes):
-            return
-        if code == LogCode.LOG_LEFT_OUT:
-            session.log_left_out(log)
-            return
-        level, text = describe(source, code, b, data)
-        if code in _RATE_LIMITED:
-            session.rate_limit(log, level, text)
-        elif code == LogCode.LOG_SUBSCRIPTION_REMOVED:
-            user = session.auth_user() or 'User "N/A"'
-            log.log(level, f"{text} for {user} - not authorized")
-        else:
-            log.log(level, f"{session} - {text}")
-
-    def _on_trace(self, source: Connection | None, code: int, cut: int, data: object) -> None:
-        session = self._session(source)
-        if session and isinstance(data, bytes):
-            self._log.trace(f"{session} - {trace_line(code, cut, data)}")
 
     def _on_msg_trace(self, source: Connection | None, a: int, b: int, data: object) -> None:
         session = self._session(source)

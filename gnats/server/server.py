@@ -159,6 +159,7 @@ class Server:
             headers=not opts.no_header_support,
             max_payload=opts.max_payload,
             jetstream=opts.jetstream.enabled,
+            cluster=opts.cluster.name,
             domain=opts.jetstream.domain,
             xkey=self.identity.keys.curve.public_key if self.identity.keys else "",
         )
@@ -500,7 +501,7 @@ class Server:
         if self.js_engine is None:
             pollers = list(self.pollers.all)
             self.js_engine = Engine(pollers, self.state, [clients.next_cid() for _ in pollers])
-        advisories = Advisories(self.events, system, config.options.domain)
+        advisories = Advisories(self.events, system, config.options.domain, self.opts.cluster.name)
         shared = Shared(config, self.js_engine, clients, advisories, self.log, lambda: self.opts)
         js = self.jetstream = JetStream(shared, self.name, self.accounts, self.spawn)
         await js.start(lambda: Api(js, clients.new(system), self.clients))
@@ -575,7 +576,7 @@ class Server:
         if self._latency is None:
             from gnats.events.latency import Latency
 
-            self._latency = Latency(self.name, self.clients, self.internal_clients)
+            self._latency = Latency(self.name, self.opts.cluster.name, self.clients, self.internal_clients)
         self._latency.measured(account, wanted, status, data)
 
     def disconnect_client_by_id(self, cid: int) -> None:

@@ -164,7 +164,11 @@ class Services:
             return False
         opts = self._options()
         options: dict[str, Any] = unmarshal(request.payload, FILTER, what)
-        for key, mine in (("server_name", self._events.server_name), ("host", opts.host), ("cluster", "")):
+        for key, mine in (
+            ("server_name", self._events.server_name),
+            ("host", opts.host),
+            ("cluster", opts.cluster.name),
+        ):
             wanted = options.get(key)
             if wanted and (wanted != mine if options.get("exact_match") else wanted not in mine):
                 return True

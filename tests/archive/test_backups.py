@@ -17,7 +17,7 @@ from gnats.archive import ArchiveError, StreamDir, StreamSource, find_streams, r
 from gnats.archive.cli import archive_main
 from gnats.archive.reading.streams import BACKUP_DATA, BACKUP_META
 from gnats.archive.text import unshow
-from gnats.store.format import s2
+from gnats.codec import s2
 
 from .stores import listed
 from .test_stores import Row, config, fill, limited, plain, purged, serves, squeezed

@@ -51,7 +51,32 @@ def _tls(*bodies: str) -> list[str]:
     return [f"tls {{ {body} }}" for body in bodies]
 
 
+def _clusters(*bodies: str) -> list[str]:
+    return [f"cluster {{ {body} }}" for body in bodies]
+
+
 GOOD = [
+    *_clusters(
+        "",
+        "name: C",
+        "NAME: C, host: a, connect_retries: -1, connect_backoff: true, no_advertise: false",
+        "name: C, net: a, advertise: 'a:1', pool_size: 1000, ping_max: 0",
+        "authorization { user: a, password: b, timeout: 1 }",
+        "permissions { import: [a, b.>], export { allow: c, deny: [d] } }",
+        "permissions { publish: a, subscribe: b }",
+        "accounts: [A, A]",
+        "accounts: A",
+        "compression: zz",
+        "compression: true",
+        "compression { mode: auto, rtt_thresholds: [1ms, 2ms] }",
+        "compression { rtts: [] }",
+        "ping_interval: 5s, write_deadline: 2s, write_timeout: retry",
+        "write_timeout: close, cluster_advertise: x",
+        "tls { verify_cert_and_check_known_urls: true }",
+        "tls { cert_file: '%d/cert.pem', key_file: '%d/cert-key.pem' }",
+        "routes: []",
+        "no_advertise: true, routes: []",
+    ),
     "listen: 127.0.0.1:4222",
     "listen: 4222",
     'listen: "[::1]:4222"',
@@ -384,6 +409,43 @@ BAD: list[tuple[str, int, str]] = [
     ("feature_flags { js_ack_fc_v2: 1 }", 1, "js_ack_fc_v2"),
     ("default_js_domain: x", 1, "default_js_domain"),
     ("cluster: x", 1, "cluster"),
+    *(
+        (f"cluster {{\n{body}\n}}", 2, needle)
+        for body, needle in [
+            ("zz: 1", 'unknown field "zz"'),
+            ("name: 'a b'", "cluster name cannot contain spaces"),
+            ("name: 1", "name"),
+            ("listen: x", "listen"),
+            ("port: x", "port"),
+            ("authorization { token: t }", "Cluster authorization does not support tokens"),
+            ("authorization { users: [{user: a, password: b}] }", "does not allow multiple users"),
+            ("authorization { user: a, permissions { import: 'a b' } }", "a b"),
+            ("routes: x", "routes"),
+            ("routes: [5 ]", "routes"),
+            ("routes: ['127.0.0.1:6222']", "error parsing route url"),
+            ("routes: ['nats://a:b']", "error parsing route url"),
+            ("routes: ['nats://a:-1']", "error parsing route url"),
+            ("routes: ['nats://[::1:1']", "error parsing route url"),
+            ("routes: ['nats://a b:1']", "error parsing route url"),
+            ("routes: ['nats://%zz:1']", "error parsing route url"),
+            ("routes: ['nats://u p@a:1']", "error parsing route url"),
+            ("routes: ['nats://u%zz@a:1']", "error parsing route url"),
+            ("routes: [':1']", "error parsing route url"),
+            ("no_advertise: 1", "no_advertise"),
+            ("connect_retries: x", "connect_retries"),
+            ("permissions { allow_responses: true }", "do not support dynamic responses"),
+            ("permissions { export: 'a b' }", "a b"),
+            ("pool_size: x", "pool_size"),
+            ("accounts: [1 ]", "accounts"),
+            ("compression: 1", "compression"),
+            ("compression { zz: 1 }", "zz"),
+            ("compression { rtt: [x] }", "x"),
+            ("ping_interval: x", "ping_interval"),
+            ("write_timeout: x", "write_timeout"),
+            ("tls { zz: 1 }", "zz"),
+            ("tls: 1", "tls"),
+        ]
+    ),
     ("gateway: x", 1, "gateway"),
     ("leafnodes: x", 1, "leafnodes"),
     ("websocket: x", 1, "websocket"),
@@ -750,6 +812,12 @@ DOUBTFUL = {
     ),
 }
 
+DOUBTFUL |= {
+    "cluster { ping_interval: 31s }": "Cluster 'ping_interval' will reset to 30s which is the max for routes",
+    "cluster { authorization { user: a, permissions { import: b } } }": "is deprecated",
+    "cluster { write_deadline: 5 }": "write_deadline should be converted to a duration",
+}
+
 # A file with several errors: the report names all.
 MANY = """\
 port: x
@@ -785,6 +853,7 @@ NOT_YET = {
 
 # Intended differences: gnats warns of entries that the reference accepts and ignores.
 IGNORED_BY_REFERENCE = {
+    "cluster { name: C, routes: ['nats://a:1'] }": "routes without a port to listen on are not dialled",
     "resolver { type: mem, zz: 1 }": 'unknown field "zz"',
     "accounts { A { exports: [ {service: a, latency: {subject: l, zz: 1}} ] } }": 'unknown field "zz"',
     "accounts { A { exports: [ {accounts: [A]} ] } }": "an export without a stream or service is ignored",

@@ -31,7 +31,7 @@ from support.jetstream import comparable
 from support.launch import Launch
 from support.servers import REFERENCE, Kind, Server, until
 
-from gnats.store.format import s2
+from gnats.codec import s2
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnats.store.format import s2
+from gnats.codec import s2
 
 from .caller import Caller, Message
 from .varints import uvarint, varint

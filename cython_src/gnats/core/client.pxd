@@ -5,8 +5,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.pings cimport Pings
-from gnats.core.protocol.parser cimport Parser
 from gnats.core.runtime.timers cimport Timer
+from gnats.core.sessioninput cimport SessionInput
 
 
 # Options of an accepted CONNECT, staged by the control plane for the owner.
@@ -22,13 +22,10 @@ cdef struct Limits:
 
 @cython.final
 cdef class Client(Subscriber):
-    cdef Parser parser
+    cdef SessionInput input
     cdef uint8_t connect_received  # a CONNECT has been accepted
     cdef uint8_t first_pong_sent  # atomic, the owner writes
     cdef int32_t max_subs         # -1 for no limit
-    # bytes read behind a punted verb, or behind the end of a turn: pre[pre_at:pre_len] is still to be parsed
-    cdef char *pre
-    cdef size_t pre_len, pre_at
     cdef Timer auth_timer
     cdef int64_t auth_timeout     # ns
     cdef Pings pings
@@ -41,10 +38,6 @@ cdef class Client(Subscriber):
 
     # -- the session: the functions of core.net.connection.SessionType, and their parts --
     cdef void begin_pings(self) noexcept nogil
-    cdef void feed(self, size_t direct, char *buf, size_t n) noexcept nogil
-    cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil
-    cdef bint parse_kept(self) noexcept nogil
-    cdef bint keeps_rest(self, int parsed) noexcept nogil
     cdef void take_requests(self, uint32_t ctl) noexcept nogil
     cdef void take_options(self) noexcept nogil     # of an accepted CONNECT
     cdef void apply_limits(self, const Limits *limits) noexcept nogil
@@ -61,5 +54,4 @@ cdef class Client(Subscriber):
     cdef int process_invalid_publish_subject(self) noexcept nogil
     cdef int auth_violation(self) noexcept nogil
     cdef int violation(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
-    cdef int punt(self, uint32_t kind, const char *arg, size_t n) noexcept nogil
     cdef void trace_over_max_payload(self) noexcept nogil

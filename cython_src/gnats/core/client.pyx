@@ -14,8 +14,6 @@ from gnats.core.accounts.subscriber cimport (
     CTL_PERMISSIONS,
     SUBSCRIBER_CTL,
     Subscriber,
-    begin_read,
-    end_read,
 )
 from gnats.core.accounts.subscriptions cimport (
     add_sub,
@@ -41,8 +39,6 @@ from gnats.core.net.connection cimport (
     PROTOCOL_VIOLATION,
     READ_ERROR,
     SESSION_TIMERS,
-    UNANSWERED,
-    UNFINISHED,
     Connection,
     SessionType,
     queue_text,
@@ -74,15 +70,9 @@ from gnats.core.protocol.parser cimport (
     PARSER_OUT_OF_MEMORY,
     PARSE_CLOSED,
     PARSE_OK,
-    PARSE_PUNT,
-    PARSE_TURN_OVER,
     ParserHandlers,
-    parse,
     parse_size,
-    parser_free,
-    parser_init,
     parser_wants,
-    payload_filled,
 )
 from gnats.core.publishing cimport begin_message, process_inbound_client_msg, trace_too_large
 from gnats.core.runtime.const cimport (
@@ -96,7 +86,7 @@ from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.runtime.timers cimport Timer, timer_clear
-from gnats.core.runtime.turn cimport Turn, turn_look
+from gnats.core.sessioninput cimport go_on, input_feed, input_free, input_init, input_resume, punt, turn_is_over
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.core.subjects.subtable cimport subtable_find
 from gnats.includes.atomics cimport load8, loadi64, store8, storei64
@@ -114,11 +104,6 @@ cdef enum:
 
 cdef SessionType CLIENT_SESSION
 cdef ParserHandlers VERBS
-
-
-cdef inline int go_on(Client c) noexcept nogil:
-    """Return a handler's result: the parser stops once the connection is closing."""
-    return PARSE_CLOSED if load8(&c.closing) else PARSE_OK
 
 
 cdef uint32_t split_line(char *arg, size_t n, Slice *out, uint32_t most) noexcept nogil:
@@ -166,10 +151,10 @@ cdef class Client(Subscriber):
     ):
         # Connection.__cinit__ takes max_pending and write_deadline.
         self.session = &CLIENT_SESSION
-        parser_init(&self.parser, kind, &VERBS, <void *> self)
-        self.parser.max_control_line = max_control_line
-        self.parser.max_payload = max_payload
-        self.parser.pedantic = self.verbose = self.may_stall = kind == CLIENT
+        input_init(&self.input, kind, &VERBS, <void *> self)
+        self.input.parser.max_control_line = max_control_line
+        self.input.parser.max_payload = max_payload
+        self.input.parser.pedantic = self.verbose = self.may_stall = kind == CLIENT
         self.max_subs = max_subs
         self.pings.interval = duration_of(ping_interval)
         self.pings.max = ping_max
@@ -181,8 +166,7 @@ cdef class Client(Subscriber):
         if self.session != NULL:   # else __cinit__ failed before it set anything up
             self.started = 0   # it is in no batch
             remove_all_subs(self)
-        parser_free(&self.parser)
-        free(self.pre)
+        input_free(&self.input)
         free(self.connect_info)
 
     # -- called from Python --------------------------------------------------------------------------------------
@@ -191,7 +175,7 @@ cdef class Client(Subscriber):
         """Publish and subscribe in `account`. Call it before start()."""
         self.keep.append(account)
         self.account = <void *> account
-        begin_message(self, &self.parser.pa.m)
+        begin_message(self, &self.input.parser.pa.m)
 
     def start(self, bytes info not None, *, bint expect_connect, double auth_timeout=0.0) -> None:
         """Hand the connection to its poller: send `info`, then read.
@@ -199,7 +183,7 @@ cdef class Client(Subscriber):
         With `expect_connect`, a verb before CONNECT is an authorization violation, and the connection is closed when
         no CONNECT has come after `auth_timeout` seconds (0: never).
         """
-        self.parser.auth_set = expect_connect
+        self.input.parser.auth_set = expect_connect
         self.admitted = not expect_connect
         self.auth_timeout = duration_of(auth_timeout) if expect_connect else 0
         self.append_remote(info)
@@ -295,55 +279,6 @@ cdef class Client(Subscriber):
             self.set_timer(&self.auth_timer, self.auth_timeout)
         start_ping_timer(self, &self.pings)
 
-    cdef void feed(self, size_t direct, char *buf, size_t n) noexcept nogil:
-        self.parser.trace = self.trace
-        begin_read(self, &self.parser.until)
-        if (direct == 0 or payload_filled(&self.parser, direct) == PARSE_OK) and n:
-            self.parse_bytes(buf, n)
-        end_read(self)
-
-    cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil:
-        """Parse. Keep the bytes behind a punted verb until the control plane has answered, or until the next turn."""
-        if not self.keeps_rest(parse(&self.parser, buf, n)):
-            return
-        n -= self.parser.consumed
-        if n == 0:
-            return
-        self.pre = <char *> malloc(n)
-        if self.pre == NULL:
-            self.out_of_memory(READ_ERROR)
-            return
-        memcpy(self.pre, buf + self.parser.consumed, n)
-        self.pre_len = n
-        self.pre_at = 0
-
-    cdef bint parse_kept(self) noexcept nogil:
-        """Parse the bytes that were kept, up to a punted verb or the end of the turn. Return whether there were any."""
-        cdef char *pre = self.pre
-        if pre == NULL:
-            return False
-        self.parser.trace = self.trace
-        begin_read(self, &self.parser.until)
-        if self.keeps_rest(parse(&self.parser, pre + self.pre_at, self.pre_len - self.pre_at)):
-            self.pre_at += self.parser.consumed
-        else:
-            self.pre_at = self.pre_len
-        if self.pre_at == self.pre_len:
-            self.pre = NULL
-            free(pre)
-        end_read(self)
-        return True
-
-    cdef bint keeps_rest(self, int parsed) noexcept nogil:
-        """Return whether the parser has stopped to go on later; `paused` says when."""
-        if parsed == PARSE_PUNT:
-            self.paused |= UNANSWERED
-        elif parsed == PARSE_TURN_OVER:
-            self.paused |= UNFINISHED
-        else:
-            return False
-        return True
-
     cdef void take_requests(self, uint32_t ctl) noexcept nogil:
         cdef Limits limits
         if load8(&self.closing):
@@ -378,23 +313,23 @@ cdef class Client(Subscriber):
             # any CONNECT, where that is allowed, is in another account's sublist.
             remove_all_subs(self)
         self.account = account
-        begin_message(self, &self.parser.pa.m)
+        begin_message(self, &self.input.parser.pa.m)
         apply_permissions(self)
         self.echo = opts.echo
         self.verbose = opts.verbose
         self.no_responders = opts.no_responders
         store8(&self.form, FORM_HMSG if opts.headers else FORM_MSG)
-        self.parser.headers = opts.headers
-        self.parser.pedantic = opts.pedantic
-        self.parser.max_payload = max_payload
+        self.input.parser.headers = opts.headers
+        self.input.parser.pedantic = opts.pedantic
+        self.input.parser.max_payload = max_payload
         self.max_subs = max_subs
         self.connect_received = 1
-        self.parser.auth_set = 0
+        self.input.parser.auth_set = 0
         self.admitted = 1
 
     cdef void apply_limits(self, const Limits *limits) noexcept nogil:
-        self.parser.max_control_line = limits.max_control_line
-        self.parser.max_payload = limits.max_payload
+        self.input.parser.max_control_line = limits.max_control_line
+        self.input.parser.max_payload = limits.max_payload
         self.max_subs = limits.max_subs
         set_ping_limits(self, &self.pings, limits.ping_interval, limits.ping_max)
 
@@ -416,18 +351,10 @@ cdef class Client(Subscriber):
     cdef int process_connect(self, char *arg, size_t n) noexcept nogil:
         timer_clear(&self.ps.timers, &self.auth_timer)
         set_first_ping_timer(self, &self.pings)
-        return self.punt(EV_CONNECT, arg, n)
-
-    cdef int punt(self, uint32_t kind, const char *arg, size_t n) noexcept nogil:
-        """Post a verb to the control plane, which resumes us. Without memory for the event, close."""
-        hand_over_first(self.ps)
-        if not self.inbox.post_data(kind, <void *> self, &self.source, 0, 0, arg, n):
-            self.out_of_memory(READ_ERROR)
-            return PARSE_CLOSED
-        return PARSE_PUNT
+        return punt(self, EV_CONNECT, arg, n)
 
     cdef int process_inbound_msg(self) noexcept nogil:
-        process_inbound_client_msg(self, &self.parser.pa.m)
+        process_inbound_client_msg(self, &self.input.parser.pa.m)
         return go_on(self)
 
     cdef int process_ping(self) noexcept nogil:
@@ -470,7 +397,7 @@ cdef class Client(Subscriber):
             return PARSE_CLOSED
         if code == OVER_MAX_PAYLOAD:
             self.trace_over_max_payload()
-            n = put_number(limit, self.parser.max_payload) - limit   # not -1: there is a limit
+            n = put_number(limit, self.input.parser.max_payload) - limit   # not -1: there is a limit
             data = limit
         if code == BAD_OPERATION:
             send_err(self, b"Unknown Protocol Operation")
@@ -487,12 +414,12 @@ cdef class Client(Subscriber):
 
     cdef void trace_over_max_payload(self) noexcept nogil:
         """Trace a message over max_payload, from the part of it that has been read."""
-        cdef Message m = self.parser.pa.m
-        if self.parser.pa.hdr <= 0 or not self.parser.rest.n:
+        cdef Message m = self.input.parser.pa.m
+        if self.input.parser.pa.hdr <= 0 or not self.input.parser.rest.n:
             return
-        m.data = self.parser.rest.p
-        m.n = <size_t> self.parser.pa.size
-        m.hdr = min(<size_t> self.parser.pa.hdr, self.parser.rest.n)
+        m.data = self.input.parser.rest.p
+        m.n = <size_t> self.input.parser.pa.size
+        m.hdr = min(<size_t> self.input.parser.pa.hdr, self.input.parser.rest.n)
         trace_too_large(self, &m)
 
     cdef int process_invalid_publish_subject(self) noexcept nogil:
@@ -574,11 +501,11 @@ cdef void begin(Connection c) noexcept nogil:
 
 
 cdef char *wants(Connection c, size_t *n) noexcept nogil:
-    return parser_wants(&(<Client> c).parser, n)
+    return parser_wants(&(<Client> c).input.parser, n)
 
 
 cdef void feed(Connection c, size_t direct, char *buf, size_t n) noexcept nogil:
-    (<Client> c).feed(direct, buf, n)
+    input_feed(<Client> c, &(<Client> c).input, direct, buf, n)
 
 
 cdef void on_control(Connection c, uint32_t ctl) noexcept nogil:
@@ -586,7 +513,7 @@ cdef void on_control(Connection c, uint32_t ctl) noexcept nogil:
 
 
 cdef bint resume(Connection c) noexcept nogil:
-    return (<Client> c).parse_kept()
+    return input_resume(<Client> c, &(<Client> c).input)
 
 
 cdef void expired(Connection c, Timer *t) noexcept nogil:
@@ -641,7 +568,7 @@ cdef int process_connect(void *owner, char *arg, size_t n) noexcept nogil:
 
 
 cdef int process_info(void *owner, char *arg, size_t n) noexcept nogil:
-    return (<Client> owner).punt(EV_INFO, arg, n)
+    return punt(<Client> owner, EV_INFO, arg, n)
 
 
 cdef int process_err(void *owner, char *arg, size_t n) noexcept nogil:
@@ -661,9 +588,7 @@ cdef int violation(void *owner, int code, int64_t b, const char *data, size_t n)
 
 
 cdef bint turn_over(void *owner) noexcept nogil:
-    cdef Turn *turn = &(<Client> owner).ps.turn
-    turn_look(turn)
-    return turn.over
+    return turn_is_over(<Client> owner)
 
 
 cdef void trace_in_op(void *owner, const char *op, const char *arg, size_t n) noexcept nogil:

@@ -17,7 +17,7 @@ from gnats.archive.scanner import BlockReader, ReadError
 from gnats.jetstream.disk.encryption import META_KEY, MetaError, Seal
 from gnats.jetstream.disk.encryption import Keys as ServerKeys
 from gnats.options.values.jetstream import JetStreamOptions
-from gnats.store.format.s2 import decompress_block
+from gnats.store.format.packing import decompress_block
 
 _COMPRESSED = b"cmp"
 _MOST_BYTES = 128 << 20

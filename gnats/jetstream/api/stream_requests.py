@@ -221,7 +221,11 @@ def _info(request: Request) -> Json | Awaitable[None]:
     found = request.read(_INFO_BODY)
     stream = online(request, jsa.stream(request.tokens[2]))
     details = bool(found.get("deleted_details"))
-    how: dict[str, Any] = {"domain": request.js.domain, "details": details, "leader": request.js.server_name}
+    how: dict[str, Any] = {
+        "domain": request.js.domain,
+        "details": details,
+        "cluster": request.js.cluster_info,
+    }
     subject, offset = found.get("subjects_filter", ""), max(found.get("offset", 0), 0)
 
     def page() -> tuple[int, dict[str, int]]:

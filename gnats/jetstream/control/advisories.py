@@ -32,10 +32,11 @@ _REASONS = {
 class Advisories:
     """Publishes advisories in the accounts that they concern. Call it from the loop's thread."""
 
-    def __init__(self, events: Events, system_account: Account | None, domain: str) -> None:
+    def __init__(self, events: Events, system_account: Account | None, domain: str, cluster: str) -> None:
         self._events = events
         self._system_account = system_account
         self._domain = {"domain": domain} if domain else {}
+        self._cluster = cluster
         self._ids = NuidSource()
 
     def _publish(self, account: Account | None, where: str, kind: str, fields: dict[str, Any]) -> None:
@@ -148,7 +149,7 @@ class Advisories:
             "server": self._events.server_name,
             "server_id": self._events.server_id,
             "stream": stream,
-            "cluster": "",
+            "cluster": self._cluster,
         }
         self.advise(None, "SERVER.OUT_OF_STORAGE", "server_out_of_space", **fields)
 

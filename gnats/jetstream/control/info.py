@@ -32,31 +32,43 @@ def _length(config: StreamConfig | ConsumerConfig) -> int:
 
 
 def stream_info(
-    stream: Stream, *, domain: str = "", details: bool = False, dynamic: bool = True, leader: str = ""
+    stream: Stream,
+    *,
+    domain: str = "",
+    details: bool = False,
+    dynamic: bool = True,
+    cluster: Json | None = None,
 ) -> Json:
     """Describe a stream as responses do.
 
     `details` lists the deleted sequences, `dynamic` adds the server's version and API level to the metadata,
-    `leader` adds a cluster with that leader.
+    `cluster` is JetStream.cluster_info, or None to leave it out.
     """
     config = _shown_config(stream, dynamic).json()
-    return _info(stream, config, stream.origins.sources_info(), domain, details, leader)
+    return _info(stream, config, stream.origins.sources_info(), domain, details, cluster)
 
 
 async def stream_info_at_length(
-    stream: Stream, *, domain: str = "", details: bool = False, dynamic: bool = True, leader: str = ""
+    stream: Stream,
+    *,
+    domain: str = "",
+    details: bool = False,
+    dynamic: bool = True,
+    cluster: Json | None = None,
 ) -> Json:
     """Describe a stream as stream_info(), and let the loop do other work meanwhile."""
     config = await in_thread(_shown_config(stream, dynamic).json)
     sources = await stream.origins.sources_info_in_slices()
-    return _info(stream, config, sources, domain, details, leader)
+    return _info(stream, config, sources, domain, details, cluster)
 
 
 def _shown_config(stream: Stream, dynamic: bool) -> StreamConfig:
     return stream.config.with_dynamic_metadata() if dynamic else stream.config
 
 
-def _info(stream: Stream, config: Json, sources: list[Json], domain: str, details: bool, leader: str) -> Json:
+def _info(
+    stream: Stream, config: Json, sources: list[Json], domain: str, details: bool, cluster: Json | None
+) -> Json:
     info: Json = {
         "config": config,
         "created": rfc3339(stream.created),
@@ -64,8 +76,8 @@ def _info(stream: Stream, config: Json, sources: list[Json], domain: str, detail
     }
     if domain:
         info["domain"] = domain
-    if leader:
-        info["cluster"] = {"leader": leader}
+    if cluster:
+        info["cluster"] = cluster
     if mirror := stream.origins.mirror_info():
         info["mirror"] = mirror
     if sources:

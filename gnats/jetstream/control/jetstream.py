@@ -67,7 +67,10 @@ class JetStream:
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self.shared = shared
-        self.server_name = server_name
+        self.cluster_info: dict[str, object] = {"leader": server_name}
+        """The member `cluster` of the description of a stream."""
+        if name := shared.options().cluster.name:
+            self.cluster_info = {"name": name, **self.cluster_info}
         self.server_accounts = server_accounts
         self.config = config = shared.config
         self.domain = shared.domain

@@ -74,7 +74,7 @@ def jsz(server: JszServer, options: JszOptions) -> Page:
     page["messages"] = sum(state["messages"] for state in states)
     page["bytes"] = sum(state["bytes"] for state in states)
     if accounts := _asked(server, options):
-        page["account_details"] = [account_detail(jsa, options, server.name) for jsa in accounts]
+        page["account_details"] = [account_detail(jsa, options, js.cluster_info) for jsa in accounts]
     page["total"] = len(js.accounts)
     return page
 
@@ -94,7 +94,7 @@ def _asked(server: JszServer, options: JszOptions) -> "list[JSAccount]":
     return found[offset : offset + limit] if limit > 0 else found
 
 
-def account_detail(jsa: "JSAccount", options: JszOptions, server_name: str) -> Page:
+def account_detail(jsa: "JSAccount", options: JszOptions, cluster: Page) -> Page:
     """Describe an account, and its streams if they are requested."""
     info = jsa.usage_info()
     default = jsa.limits.get("")
@@ -110,9 +110,7 @@ def account_detail(jsa: "JSAccount", options: JszOptions, server_name: str) -> P
         "api": {"level": 0, "total": jsa.api_total, "errors": jsa.api_errors},
     }
     if (options.streams or options.consumer) and jsa.streams:
-        detail["stream_detail"] = [
-            _stream_detail(each, options, server_name) for each in jsa.streams.values()
-        ]
+        detail["stream_detail"] = [_stream_detail(each, options, cluster) for each in jsa.streams.values()]
     return detail
 
 
@@ -121,11 +119,11 @@ def _unsigned(value: int) -> int:
     return value % (1 << 64)
 
 
-def _stream_detail(stream: "Stream", options: JszOptions, server_name: str) -> Page:
+def _stream_detail(stream: "Stream", options: JszOptions, cluster: Page) -> Page:
     from gnats.jetstream.control.consumers import consumer_info
 
     detail: Page = {"name": stream.name, "created": rfc3339(stream.created)}
-    detail["cluster"] = {"leader": server_name}
+    detail["cluster"] = cluster
     if options.config:
         detail["config"] = stream.config.json()
     detail["state"] = stream.state()
@@ -156,7 +154,7 @@ def jsz_account(server: JszServer, name: str, options: JszOptions) -> Page:
         raise RequestError(f"account {quote(name)} not found")
     if name not in js.accounts:
         raise RequestError(f"account {quote(name)} not jetstream enabled")
-    return account_detail(js.accounts[name], options, server.name)
+    return account_detail(js.accounts[name], options, js.cluster_info)
 
 
 def varz_jetstream(server: JszServer, *, directory: bool = True) -> Page:

@@ -9,6 +9,7 @@ from gnats.go.text import SECOND, rfc3339, uptime
 from gnats.monitor.pages.jsz import varz_jetstream
 from gnats.monitor.pages.render import Page, number, without_empty
 from gnats.monitor.pages.statsz import StatszServer
+from gnats.options.values.tls import TLS_TIMEOUT
 from gnats.system.usage import cores, process, resident_bytes
 from gnats.version import NATS_VERSION, PROTO, RUNTIME, __version__, feature_flags
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from gnats.auth.authenticator import Authenticator
     from gnats.operator.mode import OperatorMode
     from gnats.options.options import Options
+    from gnats.options.values.cluster import ClusterOptions
 
 _OMITTED = frozenset(
     (
@@ -122,13 +124,13 @@ def _configuration(server: VarzServer) -> Page:
         "max_control_line": opts.max_control_line,
         "max_payload": opts.max_payload,
         "max_pending": opts.max_pending,
-        "cluster": {},
+        "cluster": _cluster(opts.cluster),
         "gateway": {},
         "leaf": {},
         "mqtt": {},
         "websocket": {},
         "jetstream": varz_jetstream(server),
-        "tls_timeout": number(tls.timeout if tls else 2.0),
+        "tls_timeout": number(tls.timeout if tls else TLS_TIMEOUT),
         "write_deadline": _ns(opts.write_deadline),
         "write_timeout": opts.write_timeout,
     }
@@ -168,6 +170,24 @@ def _not_after(path: str) -> str:
     from gnats.monitor.pages.certs import not_after
 
     return not_after(path)
+
+
+def _cluster(cluster: "ClusterOptions") -> Page:
+    tls = cluster.tls
+    page: Page = {
+        "name": cluster.name,
+        "addr": cluster.host,
+        "cluster_port": cluster.port,
+        "auth_timeout": number(cluster.auth_timeout),
+        "urls": [url.host for url in cluster.routes],
+        "tls_timeout": number(tls.timeout if tls else TLS_TIMEOUT) if cluster.port else 0,
+        "tls_required": tls is not None,
+        "tls_verify": tls is not None,
+        "pool_size": cluster.pool_size,
+        "write_deadline": _ns(cluster.write_deadline),
+        "write_timeout": cluster.write_timeout,
+    }
+    return {name: value for name, value in page.items() if value}
 
 
 def _ns(seconds: float) -> int:

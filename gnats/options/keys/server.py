@@ -1,14 +1,12 @@
 """The top-level keys of a configuration and the options that they set (processConfigFileLine in opts.go)."""
 
-import re
 from typing import Any
 
 from gnats.conf import Token
-from gnats.errors import OptionError
-from gnats.go.hostport import split_host_port
 from gnats.go.text import MAX_INT32, duration_of
 from gnats.options.keys.accounts import accounts
 from gnats.options.keys.authorization import authorization
+from gnats.options.keys.cluster import cluster
 from gnats.options.keys.jetstream import jetstream
 from gnats.options.keys.mappings import mappings
 from gnats.options.keys.resolver import operators, pinned_accounts, preload, resolver, trusted_keys
@@ -22,6 +20,7 @@ from gnats.options.keys.values import (
     duration,
     integer,
     keys,
+    listen,
     not_yet,
     not_yet_unless,
     read_block,
@@ -29,26 +28,11 @@ from gnats.options.keys.values import (
     show,
     string,
     string_or_strings,
+    write_timeout,
 )
 from gnats.version import FEATURE_FLAGS, SETTABLE_FLAGS
 
-_PORT = re.compile(r"[+-]?[0-9]+")
 _MIN_LAME_DUCK_DURATION = 30.0
-
-
-def _listen(host: str, port: str) -> Read:
-    def read(key: str, token: Token, problems: Problems) -> dict[str, Any]:
-        if type(token.value) is int:
-            return {port: token.value}
-        try:
-            name, number = split_host_port(token.value if isinstance(token.value, str) else "")
-        except OptionError:
-            number = ""
-        if not _PORT.fullmatch(number):
-            raise ConfigError(token, f"{key}: expected port or host:port, got {show(token.value)}")
-        return {host: name, port: int(number)}
-
-    return read
 
 
 def _store_dir(key: str, token: Token, problems: Problems) -> tuple[str, Token]:
@@ -102,12 +86,10 @@ def _lame_duck_grace_period(key: str, token: Token, problems: Problems) -> float
 
 
 def _write_timeout(key: str, token: Token, problems: Problems) -> str:
-    policy = string(key, token, problems)
-    if policy not in ("default", "close", "retry"):
-        raise ConfigError(token, f"{key} must be 'default', 'close' or 'retry'")
+    policy = write_timeout(key, token, problems)
     if policy == "retry":
         raise ConfigError(token, f"{key} 'retry' is not supported yet")
-    return "" if policy == "default" else policy
+    return policy
 
 
 def _tags(key: str, token: Token, problems: Problems) -> tuple[str, ...]:
@@ -141,7 +123,7 @@ def _ocsp(key: str, token: Token, problems: Problems) -> dict[str, Any]:
 
 
 SERVER = keys(
-    ("", _listen("host", "port"), "listen"),
+    ("", listen("host", "port"), "listen"),
     ("host", string, "host net"),
     ("port", integer, "port"),
     ("client_advertise", string, "client_advertise"),
@@ -164,9 +146,9 @@ SERVER = keys(
     ("ports_file_dir", string, "ports_file_dir"),
     ("prof_port", integer, "prof_port"),
     ("prof_block_rate", integer, "prof_block_rate"),
-    ("", _listen("http_host", "http_port"), "http"),
+    ("", listen("http_host", "http_port"), "http"),
     ("http_port", integer, "http_port monitor_port"),
-    ("", _listen("https_host", "https_port"), "https"),
+    ("", listen("https_host", "https_port"), "https"),
     ("https_port", integer, "https_port"),
     ("http_base_path", string, "http_base_path"),
     ("tls", tls, "tls"),
@@ -208,6 +190,7 @@ SERVER = keys(
     ("", not_yet_unless(False), "proxy_protocol"),
     ("jetstream", jetstream, "jetstream"),
     ("store_dir", _store_dir, "store_dir storedir"),
-    ("", not_yet, "cluster gateway leafnodes leaf websocket ws mqtt proxies"),
+    ("cluster", cluster, "cluster"),
+    ("", not_yet, "gateway leafnodes leaf websocket ws mqtt proxies"),
     ("", not_yet, "default_js_domain"),
 )

@@ -10,6 +10,7 @@ from gnats.errors import OptionError
 from gnats.go.text import SECOND, os_error, parse_duration, quote
 from gnats.options.keys.values import (
     ConfigError,
+    Keys,
     Problems,
     Read,
     array,
@@ -57,9 +58,18 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 def tls(key: str, token: Token, problems: Problems) -> TLSOptions:
     """Read a tls block: of the listener for clients, or of the resolver."""
+    return _read(_TLS, key, token, problems)
+
+
+def link_tls(key: str, token: Token, problems: Problems) -> TLSOptions:
+    """Read a tls block of links to other servers. Both sides of a link verify the other's certificate."""
+    return replace(_read(_LINK_TLS, key, token, problems), verify=True)
+
+
+def _read(table: Keys, key: str, token: Token, problems: Problems) -> TLSOptions:
     before = len(problems.errors)
     found = read_block(
-        _TLS, key, token, problems, "error parsing tls config, unknown field {}", variables=False
+        table, key, token, problems, "error parsing tls config, unknown field {}", variables=False
     )
     options = TLSOptions(**found)
     if len(problems.errors) > before:
@@ -215,3 +225,4 @@ _TLS = keys(
     ("certificates", _certificates, "certs certificates"),
     ("min_version", _min_version, "min_version"),
 )
+_LINK_TLS = _TLS | keys(("check_known_urls", boolean, "verify_cert_and_check_known_urls"))

@@ -4,11 +4,16 @@ A reader gets a key as written, its token, and the problems found until then. It
 option, or raises ConfigError. A table gives the option and the reader of each key of a block.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from gnats.conf import Token, Value
+from gnats.errors import OptionError
+from gnats.go.hostport import split_host_port
 from gnats.go.text import SECOND, parse_duration, quote
+
+_PORT = re.compile(r"[+-]?[0-9]+")
 
 
 class ConfigError(Exception):
@@ -135,6 +140,31 @@ def timeout(key: str, token: Token, problems: Problems) -> float:
     if not isinstance(token.value, str):
         raise ConfigError(token, f"{key} takes seconds or a duration, not {show(token.value)}")
     return duration(key, token, problems)
+
+
+def listen(host: str, port: str) -> Read:
+    """Make a reader of a port or host:port, which sets two options."""
+
+    def read(key: str, token: Token, problems: Problems) -> dict[str, Any]:
+        if type(token.value) is int:
+            return {port: token.value}
+        try:
+            name, number = split_host_port(token.value if isinstance(token.value, str) else "")
+        except OptionError:
+            number = ""
+        if not _PORT.fullmatch(number):
+            raise ConfigError(token, f"{key}: expected port or host:port, got {show(token.value)}")
+        return {host: name, port: int(number)}
+
+    return read
+
+
+def write_timeout(key: str, token: Token, problems: Problems) -> str:
+    """Read the policy for a connection that misses its write deadline: "" is the default one."""
+    policy = string(key, token, problems)
+    if policy not in ("default", "close", "retry"):
+        raise ConfigError(token, f"{key} must be 'default', 'close' or 'retry'")
+    return "" if policy == "default" else policy
 
 
 def strings(key: str, token: Token, problems: Problems) -> tuple[str, ...]:

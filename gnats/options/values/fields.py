@@ -12,6 +12,7 @@ from gnats.core.runtime.const import (
 )
 from gnats.options.values.accounts import AccountConfig, Mapping
 from gnats.options.values.auth import AuthCallout, NkeyUser, Permissions, ResolverOptions, User
+from gnats.options.values.cluster import ClusterOptions
 from gnats.options.values.jetstream import JetStreamOptions
 from gnats.options.values.tls import TLSOptions
 
@@ -159,6 +160,7 @@ class OptionFields:
     lame_duck_grace_period: float = 10.0
     """Seconds from the start of lame duck mode until the first client is closed."""
     jetstream: JetStreamOptions = JetStreamOptions()
+    cluster: ClusterOptions = ClusterOptions()
     io_threads: int | str = "auto"
     """Threads that serve connections; 0: the event loop serves them; "auto": see pollers.io_threads."""
 

@@ -23,10 +23,10 @@ def compile_mappings(mappings: Iterable[Mapping], cluster: str = "") -> list[Row
     return list(rows.values())
 
 
-def compile_account_mappings(account: str, mappings: Iterable[Mapping]) -> list[Row]:
+def compile_account_mappings(account: str, mappings: Iterable[Mapping], cluster: str = "") -> list[Row]:
     """Compile the mappings of an account of the configuration. Raises OptionError."""
     try:
-        return compile_mappings(mappings)
+        return compile_mappings(mappings, cluster)
     except ValueError as exc:
         raise OptionError(f"account {quote(account)}: Error adding mapping: {exc}") from None
 

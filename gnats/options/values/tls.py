@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+TLS_TIMEOUT = 2.0
+"""Seconds for a handshake."""
 HANDSHAKE_FIRST_FALLBACK = 0.05
 """Seconds that the server waits for a client's hello before it sends INFO, with `handshake_first: auto`."""
 
@@ -17,6 +19,8 @@ class TLSOptions:
     ca_file: str = ""
     verify: bool = False
     verify_and_map: bool = False
+    check_known_urls: bool = False
+    """Between servers: accept certificates only of hosts that this server is configured to dial."""
     insecure: bool = False
     cipher_suites: tuple[str, ...] = ()
     """Names of Go and IANA, TLS_...; empty: OpenSSL's defaults."""
@@ -24,7 +28,7 @@ class TLSOptions:
     allow_insecure_cipher_suites: bool = False
     min_version: str = "1.2"
     """"1.2" or "1.3"."""
-    timeout: float = 2.0
+    timeout: float = TLS_TIMEOUT
     """Seconds for a handshake."""
     connection_rate_limit: int = 0
     """Handshakes that may begin per second; 0: no limit."""

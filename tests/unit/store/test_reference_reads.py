@@ -17,8 +17,8 @@ from support.written import ACCOUNT, KEY, Written
 from gnats.store.format.codec import decode_consumer, decode_index, encode_consumer, encode_index
 from gnats.store.format.crypto import create_key, open_key, seal, unseal, xor_block
 from gnats.store.format.highway import checksum
+from gnats.store.format.packing import compress_block, decompress_block
 from gnats.store.format.record import decode, encode
-from gnats.store.format.s2 import compress_block, decompress_block
 from gnats.store.index.wheel import HashWheel
 
 pytestmark = pytest.mark.timeout(180)

@@ -92,7 +92,7 @@ cdef class Account:
     # parts of the header of requests to other accounts; memory of `identity`
     cdef bytes identity
     cdef Slice info_name               # the account's name, a JSON string
-    cdef Slice info_server             # the server's name, a JSON string
+    cdef Slice info_server             # the server's name, a JSON string; then the member `cluster`, if any
     cdef Slice tracked                 # suffix of the reply subject of a measured request
     # under lock
     cdef pthread_mutex_t lock

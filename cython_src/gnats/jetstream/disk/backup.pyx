@@ -16,7 +16,7 @@ from gnats.includes.varint cimport MAX_VARINT, get_uvarint, get_varint, put_uvar
 from gnats.store.base cimport STORE_DAMAGED, STORE_EOF, STORE_NO_MEMORY, STORE_OK
 from gnats.store.expiry cimport header_ttl
 from gnats.store.format.record cimport RECORD_HEADER, RECORD_OK, Record, record_decode, record_size
-from gnats.store.format.s2 cimport (
+from gnats.codec.s2 cimport (
     S2_BLOCK,
     S2_CHUNK_HEADER,
     S2_IDENTIFIER,

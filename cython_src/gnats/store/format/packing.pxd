@@ -1,4 +1,8 @@
-"""Compression of block files (filestore.go)."""
+"""Compression of block files (filestore.go).
+
+A compressed file is `cmp`, a byte for the algorithm, the uncompressed size, an S2 stream of all but the last 8 bytes,
+and these 8 bytes uncompressed: the checksum of the last record.
+"""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 

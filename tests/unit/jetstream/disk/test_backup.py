@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.backups import Entry, archive, backup, entries, state
 
+from gnats.codec import s2
 from gnats.jetstream.disk.backup import BackupError, BackupReader, BackupWriter
-from gnats.store.format import s2
 from gnats.store.store import MemStore
 
 MESSAGES = st.lists(

@@ -15,8 +15,8 @@ from support.written import ACCOUNT, KEY, Written
 from gnats.store.format.codec import decode_consumer, decode_index
 from gnats.store.format.crypto import create_key, open_key, seal, unseal, xor_block
 from gnats.store.format.highway import checksum
+from gnats.store.format.packing import decompress_block
 from gnats.store.format.record import decode
-from gnats.store.format.s2 import decompress_block
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -7,23 +7,19 @@ from libc.string cimport memcmp, memcpy, memset
 
 from gnats.includes.crc32c cimport crc32c, crc32c_prepare, crc32c_ready
 from gnats.includes.layout cimport static_assert
-from gnats.includes.text cimport put_text, starts_with_text
-from gnats.includes.varint cimport MAX_VARINT, get_uvarint, put_uvarint
+from gnats.includes.varint cimport get_uvarint, put_uvarint
 
 cdef extern from * nogil:
     """
     #define GNATS_S2_IDENTIFIER "\\xff\\x06\\x00\\x00" "S2sTwO"
     #define GNATS_SNAPPY_IDENTIFIER "\\xff\\x06\\x00\\x00" "sNaPpY"
-    #define GNATS_BLOCK_FILE "cmp"
     """
     int trailing_zeros "__builtin_ctzll"(uint64_t v)
     const uint8_t *IDENTIFIER "((const uint8_t *)GNATS_S2_IDENTIFIER)"
     const uint8_t *SNAPPY "((const uint8_t *)GNATS_SNAPPY_IDENTIFIER)"
-    const char *FILE_MAGIC "GNATS_BLOCK_FILE"
     enum:
         IDENTIFIER_N "((int)sizeof(GNATS_S2_IDENTIFIER) - 1)"
         SNAPPY_N "((int)sizeof(GNATS_SNAPPY_IDENTIFIER) - 1)"
-        FILE_MAGIC_N "((int)sizeof(GNATS_BLOCK_FILE) - 1)"
 
 cdef enum:
     CHUNK_COMPRESSED = 0x00
@@ -37,10 +33,6 @@ cdef enum:
     TAG_COPY_1 = 1
     TAG_COPY_2 = 2
     TAG_COPY_4 = 3
-    FILE_HEADER = FILE_MAGIC_N + 1    # and the algorithm
-    FILE_CHECKSUM = 8
-    ALGORITHM_NONE = 0
-    ALGORITHM_S2 = 1
 
 static_assert(IDENTIFIER_N == S2_IDENTIFIER)
 static_assert(SNAPPY_N == S2_IDENTIFIER)
@@ -400,74 +392,9 @@ cdef int64_t s2_encode(const uint8_t *data, size_t n, uint8_t *out) noexcept nog
     return to - out
 
 
-# ---- block files ----
-
-cdef bint is_compressed(const uint8_t *data, size_t n) noexcept nogil:
-    return n > FILE_HEADER and starts_with_text(<const char *> data, n, FILE_MAGIC)
-
-
-cdef int compress_file(const uint8_t *data, size_t n, uint8_t **out, size_t *size) noexcept nogil:
-    cdef size_t body = n - FILE_CHECKSUM
-    cdef uint8_t *buffer
-    cdef uint8_t *p
-    cdef int64_t written
-    if n < FILE_CHECKSUM:
-        return S2_BAD
-    buffer = <uint8_t *> malloc(FILE_HEADER + MAX_VARINT + s2_bound(body) + FILE_CHECKSUM)
-    if buffer == NULL:
-        return S2_NO_MEMORY
-    put_text(<char *> buffer, FILE_MAGIC)[0] = ALGORITHM_S2
-    p = put_uvarint(buffer + FILE_HEADER, n)
-    written = s2_encode(data, body, p)
-    if written < 0:
-        free(buffer)
-        return S2_NO_MEMORY
-    p += written
-    memcpy(p, data + body, FILE_CHECKSUM)
-    out[0] = buffer
-    size[0] = <size_t> (p + FILE_CHECKSUM - buffer)
-    return 0
-
-
-cdef int decompress_file(const uint8_t *data, size_t n, uint64_t limit, uint8_t **out, size_t *size) noexcept nogil:
-    cdef const uint8_t *p = data + FILE_HEADER
-    cdef const uint8_t *end = data + n
-    cdef uint64_t said = 0
-    cdef int64_t body
-    cdef uint8_t *buffer
-    cdef int bad
-    if not is_compressed(data, n) or not get_uvarint(&p, end, &said) or end - p < FILE_CHECKSUM:
-        return S2_BAD
-    end -= FILE_CHECKSUM
-    if data[3] == ALGORITHM_NONE:
-        body = end - p
-        if <uint64_t> body > limit:
-            return S2_TOO_LARGE
-    elif data[3] == ALGORITHM_S2:
-        body = s2_decoded_size(p, <size_t> (end - p), limit)
-        if body < 0:
-            return <int> body
-    else:
-        return S2_BAD
-    buffer = <uint8_t *> malloc(<size_t> body + FILE_CHECKSUM)
-    if buffer == NULL:
-        return S2_NO_MEMORY
-    if data[3] == ALGORITHM_NONE:
-        memcpy(buffer, p, body)
-    else:
-        bad = s2_decode(p, <size_t> (end - p), buffer, body)
-        if bad < 0:
-            free(buffer)
-            return bad
-    memcpy(buffer + body, end, FILE_CHECKSUM)
-    out[0] = buffer
-    size[0] = <size_t> body + FILE_CHECKSUM
-    return 0
-
-
 # ---- for Python ----
 
-cdef object error(int64_t bad):
+cdef object s2_error(int64_t bad):
     if bad == S2_NO_MEMORY:
         return MemoryError()
     return ValueError("over the limit" if bad == S2_TOO_LARGE else "not S2, or damaged")
@@ -482,7 +409,7 @@ def encode(bytes data not None) -> bytes:
     with nogil:
         size = s2_encode(p, n, to)
     if size < 0:
-        raise error(size)
+        raise s2_error(size)
     return out[:size]
 
 
@@ -492,44 +419,14 @@ def decode(bytes data not None, uint64_t limit) -> bytes:
     cdef int64_t size = s2_decoded_size(p, n, limit)
     cdef int bad
     if size < 0:
-        raise error(size)
+        raise s2_error(size)
     out = PyBytes_FromStringAndSize(NULL, size)
     cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(out)
     with nogil:
         bad = s2_decode(p, n, to, size)
     if bad:
-        raise error(bad)
+        raise s2_error(bad)
     return out
-
-
-def compress_block(bytes data not None) -> bytes:
-    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
-    cdef uint8_t *out = NULL
-    cdef size_t n = len(data), size = 0
-    cdef int bad
-    with nogil:
-        bad = compress_file(p, n, &out, &size)
-    if bad:
-        raise error(bad)
-    try:
-        return PyBytes_FromStringAndSize(<char *> out, size)
-    finally:
-        free(out)
-
-
-def decompress_block(bytes data not None, uint64_t limit) -> bytes:
-    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
-    cdef uint8_t *out = NULL
-    cdef size_t n = len(data), size = 0
-    cdef int bad
-    with nogil:
-        bad = decompress_file(p, n, limit, &out, &size)
-    if bad:
-        raise error(bad)
-    try:
-        return PyBytes_FromStringAndSize(<char *> out, size)
-    finally:
-        free(out)
 
 
 def crc(bytes data not None) -> int:

@@ -6,12 +6,6 @@ def encode(data: bytes) -> bytes:
 def decode(data: bytes, limit: int) -> bytes:
     """Decompress an S2 stream."""
 
-def compress_block(data: bytes) -> bytes:
-    """Compress the content of a block file. Raises ValueError below 8 bytes."""
-
-def decompress_block(data: bytes, limit: int) -> bytes:
-    """Decompress the content of a block file."""
-
 def crc(data: bytes) -> int:
     """CRC-32C (for tests)."""
 

@@ -1,11 +1,8 @@
-"""S2 compression of block files: the format of klauspost/compress, an extension of Snappy's.
+"""S2 compression: the format of klauspost/compress, an extension of Snappy's.
 
 An S2 stream is a sequence of chunks: an identifier, then blocks, compressed or not, each with a masked CRC-32C of its
 uncompressed data. Decoding treats its input as untrusted: it adds up the uncompressed size and compares it with a limit
 before it allocates memory.
-
-A compressed block file is `cmp`, a byte for the algorithm, the uncompressed size, an S2 stream of all but the last 8
-bytes, and these 8 bytes uncompressed: the checksum of the last record.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -52,8 +49,5 @@ cdef struct S2Chunk:
 cdef int s2_next_chunk(const uint8_t **at, const uint8_t *end, bint first, S2Chunk *c) noexcept nogil
 cdef int s2_decode_chunk(const S2Chunk *c, uint8_t *out) noexcept nogil      # to c.size bytes; 0 or S2_BAD
 
-# Return whether the content of a block file begins like a compressed one.
-cdef bint is_compressed(const uint8_t *data, size_t n) noexcept nogil
-# Convert the content of a block file (uncompressed at least 8 bytes) into a malloc'd buffer. 0 or an S2Error.
-cdef int compress_file(const uint8_t *data, size_t n, uint8_t **out, size_t *size) noexcept nogil
-cdef int decompress_file(const uint8_t *data, size_t n, uint64_t limit, uint8_t **out, size_t *size) noexcept nogil
+# Return the exception for an S2Error.
+cdef object s2_error(int64_t bad)

@@ -1,0 +1,1 @@
+"""Compression, for whatever needs it: files of streams, backups, links between servers."""

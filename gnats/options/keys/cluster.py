@@ -1,0 +1,168 @@
+"""The cluster block (parseCluster in opts.go), and the compression between servers (parseCompression)."""
+
+from typing import Any
+
+from gnats.conf import Token
+from gnats.errors import OptionError
+from gnats.go.text import SECOND, parse_duration, quote
+from gnats.go.url import URL, parse_url
+from gnats.options.keys.authorization import Authorization, authorization
+from gnats.options.keys.permissions import permissions
+from gnats.options.keys.tls import link_tls
+from gnats.options.keys.values import (
+    ConfigError,
+    Problems,
+    array,
+    boolean,
+    integer,
+    keys,
+    listen,
+    read_block,
+    seconds,
+    show,
+    string,
+    string_or_strings,
+    strings,
+    write_timeout,
+)
+from gnats.options.values.auth import Permissions
+from gnats.options.values.cluster import (
+    MAX_PING_INTERVAL,
+    OFF,
+    S2_FAST,
+    ClusterOptions,
+    Compression,
+    RoutePermissions,
+    check_route_permissions,
+)
+
+
+def cluster(key: str, token: Token, problems: Problems) -> ClusterOptions:
+    """Read a cluster block. One with a port is refused."""
+    options = cluster_options(key, token, problems)
+    if options.port:
+        raise ConfigError(token, f"key {quote(key)} with a port to listen on for routes is not supported yet")
+    if options.routes:
+        problems.misuse(key, token, "routes without a port to listen on are not dialled")
+    return options
+
+
+def cluster_options(key: str, token: Token, problems: Problems) -> ClusterOptions:
+    """Read a cluster block."""
+    found: dict[str, Any] = read_block(_CLUSTER, key, token, problems)
+    auth: Authorization | None = found.pop("authorization", None)
+    if auth:
+        found |= {"username": auth.username, "password": auth.password, "auth_timeout": auth.timeout}
+        if auth.permissions:  # those of the block itself come before them
+            found.setdefault(
+                "permissions", RoutePermissions(auth.permissions.publish, auth.permissions.subscribe)
+            )
+    return ClusterOptions(**found)
+
+
+def _name(key: str, token: Token, problems: Problems) -> str:
+    name = string(key, token, problems)
+    if " " in name:
+        raise ConfigError(token, "cluster name cannot contain spaces")
+    return name
+
+
+def _authorization(key: str, token: Token, problems: Problems) -> Authorization:
+    auth = authorization(key, token, problems)
+    for what, unwanted in (
+        ("does not allow multiple users", auth.users is not None),
+        ("does not support tokens", auth.secret),
+        ("does not support callouts", auth.callout),
+    ):
+        if unwanted:
+            raise ConfigError(token, f"Cluster authorization {what}")
+    if auth.permissions:
+        _checked(auth.permissions, token)
+        problems.misuse(key, token, 'setting "permissions" within cluster authorization block is deprecated')
+    return auth
+
+
+def _permissions(key: str, token: Token, problems: Problems) -> RoutePermissions:
+    found = permissions(key, token, problems)
+    if found.response:
+        raise ConfigError(token, "Cluster permissions do not support dynamic responses")
+    return _checked(found, token)
+
+
+def _checked(found: Permissions, token: Token) -> RoutePermissions:
+    of_routes = RoutePermissions(found.publish, found.subscribe)
+    try:
+        check_route_permissions(of_routes)
+    except OptionError as exc:
+        raise ConfigError(token, str(exc)) from None
+    return of_routes
+
+
+def _routes(key: str, token: Token, problems: Problems) -> tuple[URL, ...]:
+    urls: dict[str, URL] = {}
+    for item in array(key, token):
+        text = string(f"an item of {key}", item, problems)
+        if text in urls:
+            problems.misuse(text, item, "Duplicate route entry detected")
+            continue
+        try:
+            urls[text] = parse_url(text.strip())
+        except ValueError as exc:
+            problems.error(item, f"error parsing route url [{quote(text)}]: {exc}")
+    return tuple(urls.values())
+
+
+def compression(key: str, token: Token, problems: Problems) -> Compression:
+    """Read a mode, a switch, or a block with a mode and round trip times. The start checks the mode."""
+    value = token.value
+    if isinstance(value, str):
+        return Compression(value)
+    if isinstance(value, bool):
+        return Compression(S2_FAST if value else OFF)
+    if not isinstance(value, dict):
+        raise ConfigError(token, f"{key} takes true, false, a mode or a block, not {show(value)}")
+    return Compression(**read_block(_COMPRESSION, key, token, problems))
+
+
+def _thresholds(key: str, token: Token, problems: Problems) -> tuple[float, ...]:
+    found = []
+    for text, item in zip(strings(key, token, problems), array(key, token), strict=True):
+        try:
+            found.append(parse_duration(text) / SECOND)
+        except ValueError as exc:
+            raise ConfigError(item, str(exc)) from None
+    return tuple(found)
+
+
+def _ping_interval(key: str, token: Token, problems: Problems) -> float:
+    interval = seconds(key, token, problems)
+    if interval > MAX_PING_INTERVAL:
+        problems.warning(token, "Cluster 'ping_interval' will reset to 30s which is the max for routes")
+    return interval
+
+
+_COMPRESSION = keys(
+    ("mode", string, "mode"),
+    ("rtt_thresholds", _thresholds, "rtt_thresholds thresholds rtts rtt"),
+)
+_CLUSTER = keys(
+    ("name", _name, "name"),
+    ("", listen("host", "port"), "listen"),
+    ("host", string, "host net"),
+    ("port", integer, "port"),
+    ("authorization", _authorization, "authorization"),
+    ("routes", _routes, "routes"),
+    ("tls", link_tls, "tls"),
+    ("advertise", string, "cluster_advertise advertise"),
+    ("no_advertise", boolean, "no_advertise"),
+    ("connect_retries", integer, "connect_retries"),
+    ("connect_backoff", boolean, "connect_backoff"),
+    ("permissions", _permissions, "permissions"),
+    ("pool_size", integer, "pool_size"),
+    ("accounts", string_or_strings, "accounts"),
+    ("compression", compression, "compression"),
+    ("ping_interval", _ping_interval, "ping_interval"),
+    ("ping_max", integer, "ping_max"),
+    ("write_deadline", seconds, "write_deadline"),
+    ("write_timeout", write_timeout, "write_timeout"),
+)

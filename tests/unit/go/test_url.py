@@ -1,0 +1,68 @@
+"""URLs as Go reads them."""
+
+import pytest
+
+from gnats.errors import OptionError
+from gnats.go.url import URL, parse_url
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("nats://a:1", URL("nats", host="a:1")),
+        ("NATS://a", URL("nats", host="a")),
+        ("nats-route://u:p@a:1/x?y#z", URL("nats-route", "u", "p", "a:1")),
+        ("tls://u@a:1", URL("tls", "u", None, "a:1")),
+        ("tls://u:@a:1", URL("tls", "u", "", "a:1")),
+        ("tls://:p@a:1", URL("tls", "", "p", "a:1")),
+        ("x://u%40v:p%3a%2F@a:1", URL("x", "u@v", "p:/", "a:1")),
+        ("x://u@v:p@a:1", URL("x", "u@v", "p", "a:1")),
+        ("x://[::1]:6222", URL("x", host="[::1]:6222")),
+        ("x://[fe80::1%25eth0]:6222", URL("x", host="[fe80::1%eth0]:6222")),
+        ("x://::1:1", URL("x", host="::1:1")),
+        ("x://[::1]", URL("x", host="[::1]")),
+        ("x://a:", URL("x", host="a:")),
+        ("x://a:99999", URL("x", host="a:99999")),
+        ("x://%61:1", URL("x", host="a:1")),
+        ("//a:1", URL("", host="a:1")),
+        ("x:", URL("x")),
+        ("localhost:6222", URL("localhost")),
+        ("x:///p", URL("x")),
+        ("a/b:c", URL()),
+        ("", URL()),
+    ],
+)
+def test_parts(text: str, url: URL) -> None:
+    assert parse_url(text) == url
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("127.0.0.1:6222", "first path segment in URL cannot contain colon"),
+        (":6222", "missing protocol scheme"),
+        ("x://a\n:1", "invalid control character in URL"),
+        ("x://a:b", "invalid port :b after host"),
+        ("x://a:-1", "invalid port :-1 after host"),
+        ("x://[::1]a:1", "invalid port a:1 after host"),
+        ("x://[::1:1", "missing ']' in host"),
+        ("x://a b:1", "invalid character in host name"),
+        ("x://u p@a:1", "invalid userinfo"),
+        ("x://u%zz@a:1", "invalid URL escape"),
+        ("x://a/%zz", "invalid URL escape"),
+    ],
+)
+def test_what_is_not_a_url(text: str, why: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        parse_url(text)
+    assert str(raised.value) == why
+
+
+def test_an_address_has_a_host_and_a_port() -> None:
+    assert parse_url("x://[::1]:6222").address() == ("::1", "6222")
+    with pytest.raises(OptionError, match="missing port in address"):
+        parse_url("x://a").address()
+
+
+def test_a_password_is_not_shown() -> None:
+    assert "secret" not in repr(parse_url("x://u:secret@a:1"))
