@@ -123,10 +123,13 @@ class Server:
 
         A socket that does not listen does not hinder one that does, where both have SO_REUSEADDR.
         """
-        reserved = socket.socket()
+        both = socket.has_dualstack_ipv6()
+        reserved = socket.socket(socket.AF_INET6 if both else socket.AF_INET)
         weakref.finalize(self, reserved.close)
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reserved.bind(("127.0.0.1", 0))
+        if both:
+            reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        reserved.bind(("", 0))
         self._reserved = reserved.getsockname()[1]
 
     def _start(self) -> None:
