@@ -11,6 +11,7 @@ from gnats.core.routing.services import ExportedService, ImportedService
 from gnats.core.runtime.inbox import EV_LATENCY, EV_RESPONSES
 from gnats.core.runtime.quiesce import advance, passed
 from gnats.errors import OptionError
+from gnats.go.json import marshal
 from gnats.go.text import text_bytes
 from gnats.nkeys.identity import server_hash
 from gnats.options.options import Options
@@ -96,10 +97,10 @@ class Accounts(dict[str, Account]):
         self._log_error = log_error
         self._check_activation = check_activation
         self._complain = complain or (lambda name, what, why: None)
-        self._server = _json(server_name)
+        self._server = marshal(server_name)
         self._cluster = opts.cluster.name
         if self._cluster:
-            self._server += b',"cluster":' + _json(self._cluster)
+            self._server += b',"cluster":' + marshal(self._cluster)
         self._hash = server_hash(server_name).encode()
         self._removed: dict[str, Removed] = {}
         self.registry = AccountRegistry()
