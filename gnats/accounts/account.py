@@ -24,7 +24,8 @@ COUNT_INTERVAL = 0.1
 ImportKey = tuple[str, ...]
 """Identifies an import: account names and subjects (the `key` of a ServiceRoute or StreamRoute)."""
 
-TRAFFIC = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")
+TRAFFIC = ("in_msgs", "in_bytes", "out_msgs", "out_bytes", "slow")
+"""What an account counts of its connections; `slow`: how often a slow consumer was kept."""
 _SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
 
 
@@ -77,7 +78,7 @@ class Account(account.Account):
         self.closed_traffic = dict.fromkeys(TRAFFIC, 0)
         """Traffic of the connections that left, less the traffic that connections brought from another
         account. With the counters of the present connections, it is the account's traffic."""
-        self.slow_consumers = 0
+        self._closed_as_slow = 0
         self._counted: dict[str, int] = {}
         self._counted_at = -COUNT_INTERVAL
 
@@ -121,11 +122,16 @@ class Account(account.Account):
         counts = session.snapshot()
         for name in TRAFFIC:
             self.closed_traffic[name] += counts[name]
-        self.slow_consumers += session.reason in _SLOW
+        self._closed_as_slow += session.reason in _SLOW
         return True
 
+    @property
+    def slow_consumers(self) -> int:
+        """How often one of its connections was closed, or kept, as a slow consumer."""
+        return self._closed_as_slow + self.traffic()["slow"]
+
     def traffic(self) -> dict[str, int]:
-        """Return in_msgs, in_bytes, out_msgs and out_bytes of all present and former connections.
+        """Return the counts in TRAFFIC of all present and former connections.
 
         With MANY_CLIENTS clients or more, the result may be COUNT_INTERVAL seconds old: the caller may ask
         each time that a client connects or leaves.
@@ -154,5 +160,5 @@ class Account(account.Account):
             "num_subscriptions": self.sublist.count(),
             "sent": {"msgs": traffic["out_msgs"], "bytes": traffic["out_bytes"]} | remote,
             "received": {"msgs": traffic["in_msgs"], "bytes": traffic["in_bytes"]} | remote,
-            "slow_consumers": self.slow_consumers,
+            "slow_consumers": self._closed_as_slow + traffic["slow"],
         }

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from gnats.core.net.log_records import LogCode, TraceCode
 from gnats.core.protocol.parser import Violation
-from gnats.go.text import duration, quote
+from gnats.go.text import SECOND, duration, quote
 
 SNIPPET = 32  # bytes of a bad protocol line that the log shows
 KINDS = ("Client", "Router", "Gateway", "System", "Leafnode", "JetStream", "Account")
@@ -47,9 +47,15 @@ def _removed_subscription(client: object, b: int, data: bytes) -> str:
 
 
 def _slow_deadline(client: object, b: int, data: bytes) -> str:
+    chunks, size, *still = data.decode().split()
+    slow = f"Slow Consumer {'State' if still else 'Detected'}"
+    return f"{slow}: WriteDeadline of {duration(b)} exceeded with {chunks} chunks of {size} total bytes."
+
+
+def _slow_recovered(client: object, b: int, data: bytes) -> str:
     chunks, size = data.decode().split()
-    exceeded = f"WriteDeadline of {duration(b)} exceeded"
-    return f"Slow Consumer Detected: {exceeded} with {chunks} chunks of {size} total bytes."
+    took = f"Flush took {b / SECOND:.3f}s"
+    return f"Slow Consumer Recovered: {took} with {chunks} chunks of {size} total bytes."
 
 
 def _tls_version(client: object, b: int, data: bytes) -> str:
@@ -95,6 +101,7 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
     LogCode.LOG_AUTH_TIMEOUT: ("DBG", _text("Authentication Timeout")),
     LogCode.LOG_SLOW_PENDING: ("INF", lambda c, b, d: f"Slow Consumer Detected: MaxPending of {b} Exceeded"),
     LogCode.LOG_SLOW_DEADLINE: ("INF", _slow_deadline),
+    LogCode.LOG_SLOW_RECOVERED: ("INF", _slow_recovered),
     LogCode.LOG_FLUSH_ERROR: ("DBG", lambda c, b, d: f"Error flushing: {os.strerror(b).lower()}"),
     LogCode.LOG_CLIENT_ERROR: ("ERR", lambda c, b, d: f"{_kind(c)} Error {d.decode(errors='replace')}"),
     LogCode.LOG_PING_TIMER: ("DBG", lambda c, b, d: f"{_kind(c)} Ping Timer"),

@@ -10,7 +10,7 @@ class Client(Subscriber):
     """A connection of a NATS client; see Connection.
 
     Sizes are in bytes, `write_deadline` and `ping_interval` in seconds; -1 for max_payload or max_subs means
-    no limit.
+    no limit. With `retries`, a client that misses the write deadline stays if it has read since that was set.
     """
 
     def __init__(
@@ -26,6 +26,7 @@ class Client(Subscriber):
         max_pending: int = ...,
         max_subs: int = -1,
         write_deadline: float = ...,
+        retries: bool = ...,
         ping_interval: float = ...,
         ping_max: int = ...,
     ) -> None: ...

@@ -76,7 +76,11 @@ class ServerCollector(Collector):
         yield _gauge("gnats_subscriptions", "Subscriptions, the server's included", server.num_subscriptions)
         for name, what, value in (
             ("accepted_connections", "Client connections so far", server.total_clients),
-            ("slow_consumers", "Connections closed as slow consumers", server.state.slow_consumers),
+            (
+                "slow_consumers",
+                "Connections closed, or given more time, as slow consumers",
+                server.state.slow_consumers,
+            ),
             ("stale_connections", "Connections closed for not answering", server.state.stale_connections),
             ("stalls", "Times that a producer was stalled by a slow consumer", server.state.stalls),
         ):
@@ -108,7 +112,9 @@ class ServerCollector(Collector):
             "gnats_account_bytes", "Bytes from and to clients", labels=["account", "direction"]
         )
         slow = CounterMetricFamily(
-            "gnats_account_slow_consumers", "Connections closed as slow consumers", labels=["account"]
+            "gnats_account_slow_consumers",
+            "Connections closed, or given more time, as slow consumers",
+            labels=["account"],
         )
         for name, account in self._server.accounts.items():
             count = account.traffic()

@@ -96,6 +96,7 @@ class Clients:
             max_pending=opts.max_pending,
             max_subs=opts.max_subs or -1,
             write_deadline=opts.write_deadline,
+            retries=opts.write_timeout == "retry",
             ping_interval=opts.ping_interval,
             ping_max=max(opts.ping_max, -1),
         )

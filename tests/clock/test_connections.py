@@ -202,11 +202,11 @@ class Deaf:
         self.socket.close()
 
 
-async def fill(server: Server, publisher: Client, cid: int, clock: HeldClock) -> None:
-    """Publish until the socket of connection `cid` is full."""
+async def fill(server: Server, publisher: Client, cid: int, clock: HeldClock, least: int = MIB) -> None:
+    """Publish until the socket of connection `cid` is full and `least` bytes wait for it."""
     session = server.clients[cid]
     assert session.client is not None
-    while session.client.snapshot()["pending_bytes"] < MIB:
+    while session.client.snapshot()["pending_bytes"] < least:
         publisher.publish("a", bytes(MIB // 4))
         await publisher.fence()
         await clock.settle()  # the connection's poller has written as much as the socket accepts
@@ -253,6 +253,62 @@ async def test_what_is_not_read_over_tls_has_its_time(
     await clock.settle()
     assert len(server.clients) == 1
     transport.abort()
+
+
+async def test_a_slow_reader_may_be_given_more_time_as_long_as_it_reads(
+    start: Start, connect: Connect, clock: HeldClock
+) -> None:
+    log = Log()
+    server = await start(log, write_deadline=10.0, write_timeout="retry", ping_interval=1e6)
+    publisher = await connect(server)
+    with Deaf(server) as deaf:
+        await deaf.subscribe("a")
+        session = server.clients[max(server.clients)]
+        assert session.client is not None
+        await fill(server, publisher, session.cid, clock, 32 * MIB)  # more than the kernel takes at once
+        await clock.advance(9.999)
+        assert not log.with_text("Slow Consumer")
+        await clock.advance(0.001)
+        await log.seen("Slow Consumer Detected: WriteDeadline of 10s exceeded")
+        pending = session.client.snapshot()["pending_bytes"]
+        while session.client.snapshot()["pending_bytes"] == pending:
+            await deaf.read(MIB // 4)
+            await clock.settle()
+        await clock.advance(10)
+        await log.seen("Slow Consumer State: WriteDeadline of 10s exceeded")
+        assert server.accounts["$G"].slow_consumers == 2
+        await clock.advance(4)
+        while session.client.snapshot()["pending_bytes"]:
+            await deaf.read(1)
+            await clock.settle()
+        await log.seen("Slow Consumer Recovered: Flush took 4.000s with ")
+        await clock.advance(100)
+        assert len(server.clients) == 2
+        await fill(server, publisher, session.cid, clock)
+        await clock.advance(10)
+        await clock.settle()
+        assert len(log.with_text("Slow Consumer Detected: ")) == 2
+    assert server.state.slow_consumers == 3
+
+
+async def test_a_reader_that_has_stopped_is_given_more_time_once(
+    start: Start, connect: Connect, clock: HeldClock
+) -> None:
+    log = Log()
+    server = await start(log, write_deadline=10.0, write_timeout="retry", ping_interval=1e6)
+    publisher = await connect(server)
+    with Deaf(server) as deaf:
+        await deaf.subscribe("a")
+        await fill(server, publisher, max(server.clients), clock)
+        await clock.advance(10)
+        await log.seen("Slow Consumer Detected: WriteDeadline of 10s exceeded")
+        await clock.advance(9.999)
+        assert len(server.clients) == 2
+        await clock.advance(0.001)
+        await log.seen("Slow Consumer State: WriteDeadline of 10s exceeded")
+        await clock.settle()
+        assert len(server.clients) == 1
+    assert server.state.slow_consumers == server.accounts["$G"].slow_consumers == 2
 
 
 async def test_a_reader_that_is_slow_has_a_deadline_for_each_queue(

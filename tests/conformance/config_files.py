@@ -115,6 +115,7 @@ GOOD = [
     'write_deadline: "1.5s"',
     "write_timeout: default",
     "write_timeout: close",
+    "write_timeout: retry",
     "no_fast_producer_stall: true\nno_header_support: true\nno_sublist_cache: true",
     "disable_sublist_cache: false",
     "lame_duck_duration: 30s\nlame_duck_grace_period: 0s",
@@ -848,7 +849,6 @@ NOT_YET = {
     "authorization { proxy_required: true }": "trusted proxies",
     "authorization { users: [{user: a, proxy_required: true}] }": "trusted proxies",
     "feature_flags { js_api_reply_v2: true }": "another form of the API's answers",
-    "write_timeout: retry": "waiting for slow consumers",
 }
 
 # Intended differences: gnats warns of entries that the reference accepts and ignores.

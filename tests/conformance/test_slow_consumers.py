@@ -118,6 +118,45 @@ def test_write_deadline_closes_the_consumer(launch: Launch, connect: Callable[..
     assert (varz["slow_consumers"], varz["slow_consumer_stats"]["clients"]) == (1, 1)
 
 
+def fill(publisher: Connection, total: int = 20_000) -> None:
+    for first in range(0, total, 1000):
+        publish(publisher, first, 1000)
+
+
+def test_a_consumer_that_reads_slowly_may_be_given_more_time(
+    launch: Launch, connect: Callable[..., Connection]
+) -> None:
+    server = launch("-m", "-1", config='write_deadline: "2s", write_timeout: retry')
+    slow, publisher = connect(server), connect(server, subscribe=False)
+    fill(publisher)
+    server.wait_log(
+        r"\[INF\] .* - Slow Consumer Detected: WriteDeadline of 2s exceeded "
+        r"with \d+ chunks of \d+ total bytes\."
+    )
+    assert slow.fence() == [message(number) for number in range(20_000)]
+    server.wait_log(
+        r"\[INF\] .* - Slow Consumer Recovered: Flush took \d\.\d{3}s with \d+ chunks of \d+ total bytes\."
+    )
+    varz = monitor(server, "/varz")
+    assert (varz["connections"], varz["slow_consumers"], varz["write_timeout"]) == (2, 1, "retry")
+    accounts = {each["acc"]: each for each in monitor(server, "/accstatz?unused=1")["account_statz"]}
+    assert accounts["$G"]["slow_consumers"] == 1
+
+
+def test_a_consumer_that_has_stopped_reading_is_given_more_time_once(
+    launch: Launch, connect: Callable[..., Connection]
+) -> None:
+    server = launch("-D", "-m", "-1", config='write_deadline: "300ms", write_timeout: retry')
+    slow, publisher = connect(server), connect(server, subscribe=False)
+    fill(publisher)
+    for state in "Detected", "State":
+        server.wait_log(rf"\[INF\] .* - Slow Consumer {state}: WriteDeadline of 300ms exceeded ")
+    server.wait_log(r"\[DBG\] .* - Client connection closed: Slow Consumer \(Write Deadline\)")
+    assert_prefix(slow.rest())
+    varz = wait_connections(server, 1)
+    assert varz["slow_consumers"] == varz["slow_consumer_stats"]["clients"] >= 2  # the kernel may take more
+
+
 def test_a_consumer_that_reads_late_gets_everything(
     server: Server, connect: Callable[..., Connection]
 ) -> None:

@@ -146,10 +146,11 @@ cdef class Client(Subscriber):
         size_t max_pending=0,
         int max_subs=-1,
         double write_deadline=0.0,
+        bint retries=False,
         double ping_interval=DEFAULT_PING_INTERVAL,
         int ping_max=DEFAULT_PING_MAX_OUT,
     ):
-        # Connection.__cinit__ takes max_pending and write_deadline.
+        # Connection.__cinit__ takes max_pending, write_deadline and retries.
         self.session = &CLIENT_SESSION
         input_init(&self.input, kind, &VERBS, <void *> self)
         self.input.parser.max_control_line = max_control_line

@@ -85,13 +85,6 @@ def _lame_duck_grace_period(key: str, token: Token, problems: Problems) -> float
     return found
 
 
-def _write_timeout(key: str, token: Token, problems: Problems) -> str:
-    policy = write_timeout(key, token, problems)
-    if policy == "retry":
-        raise ConfigError(token, f"{key} 'retry' is not supported yet")
-    return policy
-
-
 def _tags(key: str, token: Token, problems: Problems) -> tuple[str, ...]:
     tags = (tag.strip().lower() for tag in string_or_strings(key, token, problems))
     return tuple(dict.fromkeys(tag for tag in tags if tag))
@@ -174,7 +167,7 @@ SERVER = keys(
     ("max_pending", integer, "max_pending"),
     ("max_closed_clients", integer, "max_closed_clients"),
     ("write_deadline", seconds, "write_deadline"),
-    ("write_timeout", _write_timeout, "write_timeout"),
+    ("write_timeout", write_timeout, "write_timeout"),
     ("ping_interval", seconds, "ping_interval"),
     ("ping_max", integer, "ping_max"),
     ("no_sublist_cache", boolean, "no_sublist_cache disable_sublist_cache"),

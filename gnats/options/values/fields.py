@@ -140,7 +140,8 @@ class OptionFields:
     write_deadline: float = float(DEFAULT_FLUSH_DEADLINE)
     """Seconds in which a client must accept the bytes that were queued when its socket accepted no more."""
     write_timeout: str = ""
-    """The policy for a client that misses write_deadline: "" and "close" both close it."""
+    """The policy for a client that misses write_deadline: "" and "close" both close it; "retry" sets another
+    one if the client has read anything since the last."""
     ping_interval: float = float(DEFAULT_PING_INTERVAL)
     """Seconds between PINGs to a client."""
     ping_max: int = DEFAULT_PING_MAX_OUT

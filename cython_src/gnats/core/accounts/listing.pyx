@@ -13,7 +13,7 @@ from gnats.includes.atomics cimport load64, loadi64
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum Column:
-    PENDING_BYTES, IN_MSGS, OUT_MSGS, IN_BYTES, OUT_BYTES, SUBSCRIPTIONS, LAST_ACTIVITY, RTT
+    PENDING_BYTES, IN_MSGS, OUT_MSGS, IN_BYTES, OUT_BYTES, SUBSCRIPTIONS, LAST_ACTIVITY, RTT, SLOW
 
 COLUMNS = {
     "pending_bytes": PENDING_BYTES,
@@ -24,6 +24,7 @@ COLUMNS = {
     "subscriptions": SUBSCRIPTIONS,
     "last_activity": LAST_ACTIVITY,
     "rtt": RTT,
+    "slow": SLOW,
 }
 
 
@@ -47,6 +48,8 @@ cdef int64_t counter(Subscriber c, Column which, int64_t offset) noexcept:
         return load64(&c.nsubs)
     if which == RTT:
         return loadi64(&c.rtt)
+    if which == SLOW:
+        return load64(&c.nslow)
     return offset + (loadi64(&c.last_in) or c.start_time)
 
 

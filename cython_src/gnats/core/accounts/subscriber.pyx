@@ -110,6 +110,7 @@ cdef class Subscriber(Connection):
             "last_activity": realtime_ns() - monotonic_ns() + (loadi64(&self.last_in) or self.start_time),
             "rtt": loadi64(&self.rtt),
             "stalls": load64(&self.nstalls),
+            "slow": load64(&self.nslow),
         }
 
     def subscriptions(self) -> list:

@@ -125,8 +125,13 @@ cdef class Connection(ConnectionBase):
     cdef size_t flush_over        # bytes queued; beyond them a delivery flushes at once
     cdef uint64_t backlog         # bytes queued when the owner looked last; atomic, the owner writes, publishers read
     cdef uint64_t sent            # bytes that the socket has taken
-    cdef uint64_t deadline_mark   # the value that `sent` must reach before the write deadline
+    # the write deadline that is set: the value that `sent` must reach, that from which it counts, and since when
+    cdef uint64_t deadline_mark, deadline_from
+    cdef int64_t deadline_set     # monotonic ns
+    cdef uint32_t deadline_chunks  # queued when it was set, of a slow peer
     cdef int64_t write_deadline   # ns
+    cdef uint8_t retries          # a peer that misses it is kept if it has read at all since it was set
+    cdef uint8_t slow             # it has missed one, and has not caught up since
     cdef uint8_t dirty, want_write   # in ps.dirty; the socket is full, wait for EPOLLOUT
     cdef uint64_t remote_seen     # ps.epoch when a delivery looked at `remote` last
     cdef uint8_t gated            # over the gate; atomic, any publisher's poller sets it, the owner clears it
@@ -146,8 +151,8 @@ cdef class Connection(ConnectionBase):
     cdef void *waiting_next
     cdef Timer write_timer, stall_timer
     cdef int64_t start_time, last_in   # monotonic ns; last_in: the last message, subscription or PING (atomic), or 0
-    # messages, and bytes of header and payload; times it was stalled. Atomic, the owner writes
-    cdef uint64_t in_msgs, in_bytes, out_msgs, out_bytes, nstalls
+    # messages, and bytes of header and payload; times it was stalled, and kept as slow. Atomic, the owner writes
+    cdef uint64_t in_msgs, in_bytes, out_msgs, out_bytes, nstalls, nslow
     # under lock: left by other threads for the owner
     cdef pthread_mutex_t lock
     cdef OutQueue remote
@@ -209,6 +214,10 @@ cdef class Connection(ConnectionBase):
     cdef void take_remote(self) noexcept nogil
     cdef void outbound_over(self, Connection producer) noexcept nogil
     cdef void report_slow_consumer(self) noexcept nogil
+    # Set one for the bytes from `start` (a value of `sent`) to the `left` ones that are queued.
+    cdef void set_write_deadline(self, uint64_t start, size_t left) noexcept nogil
+    cdef void miss_write_deadline(self) noexcept nogil
+    cdef void recover(self) noexcept nogil   # a slow peer has read what a write deadline was set for
     cdef void stall(self, Connection producer) noexcept nogil
     cdef void pause(self, int64_t ns) noexcept nogil   # stop reading for so many ns
     cdef void unpause(self) noexcept nogil

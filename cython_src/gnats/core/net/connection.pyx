@@ -17,6 +17,7 @@ from gnats.core.net.log_records cimport (
     LOG_PRODUCER_STALLED,
     LOG_SLOW_DEADLINE,
     LOG_SLOW_PENDING,
+    LOG_SLOW_RECOVERED,
 )
 from gnats.core.net.outbound cimport (
     OutMark,
@@ -106,6 +107,7 @@ cdef class Connection(ConnectionBase):
         *,
         size_t max_pending=MAX_PENDING_SIZE,
         double write_deadline=DEFAULT_FLUSH_DEADLINE,
+        bint retries=False,
         **_session,
     ):
         pthread_mutex_init(&self.lock, NULL)
@@ -121,6 +123,7 @@ cdef class Connection(ConnectionBase):
         self.gate = max_pending // 4 * 3
         self.flush_over = FLUSH_OVER if FLUSH_OVER < self.gate else self.gate
         self.write_deadline = duration_of(write_deadline)
+        self.retries = retries
         self.start_time = monotonic_ns()
         self.write_timer.owner = self.stall_timer.owner = <void *> self
         self.write_timer.kind = T_WRITE
@@ -322,9 +325,7 @@ cdef class Connection(ConnectionBase):
             self.set_interest(self.interest | EPOLLIN)
 
     cdef void on_timer(self, Timer *t) noexcept nogil:
-        cdef char[64] detail
         cdef Transport *layer = self.transport
-        cdef uint32_t chunks
         if t.kind >= SESSION_TIMERS:
             self.session.expired(self, t)
         elif t.kind == T_STALL:
@@ -336,12 +337,7 @@ cdef class Connection(ConnectionBase):
         elif self.draining:
             self.finish_close()
         else:
-            chunks = layer.type.chunks(layer, &self.out)
-            snprintf(detail, sizeof(detail), b"%u %zu", chunks, self.unsent())
-            if self.admitted or layer.below != NULL:
-                add64(&self.server._slow_consumers, 1)
-                self.log(LOG_SLOW_DEADLINE, self.write_deadline, detail, strlen(detail))
-            self.close_connection_nogil(SLOW_CONSUMER_WRITE_DEADLINE)
+            self.miss_write_deadline()
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -473,6 +469,8 @@ cdef class Connection(ConnectionBase):
                 self.want_write = 0
                 self.set_interest(self.interest & ~<uint32_t> EPOLLOUT)
                 timer_clear(&self.ps.timers, &self.write_timer)
+            if self.slow:
+                self.recover()
             if self.draining:
                 self.finish_close()
                 return
@@ -480,14 +478,44 @@ cdef class Connection(ConnectionBase):
             if not self.want_write:
                 self.want_write = 1
                 self.set_interest(self.interest | EPOLLOUT)
-                self.deadline_mark = self.sent + left
-                self.set_timer(&self.write_timer, self.write_deadline)
+                self.set_write_deadline(self.sent - n, left)
             elif self.sent >= self.deadline_mark and not self.draining:
                 # All that was queued when the deadline was set has been sent. Set one for what was queued since.
-                self.deadline_mark = self.sent + left
-                self.set_timer(&self.write_timer, self.write_deadline)
+                if self.slow:
+                    self.recover()
+                self.set_write_deadline(self.deadline_mark, left)
         if load8(&self.gated) and self.out.bytes <= self.gate:
             self.release_stalled()
+
+    cdef void set_write_deadline(self, uint64_t start, size_t left) noexcept nogil:
+        self.deadline_from = start
+        self.deadline_mark = self.sent + left
+        self.deadline_set = self.ps.now
+        self.set_timer(&self.write_timer, self.write_deadline)
+
+    cdef void miss_write_deadline(self) noexcept nogil:
+        cdef char[64] detail
+        cdef uint32_t chunks = self.transport.type.chunks(self.transport, &self.out)
+        cdef size_t left = self.unsent()
+        if self.admitted or self.transport.below != NULL:
+            snprintf(detail, sizeof(detail), b"%u %zu%s", chunks, left, b" still" if self.slow else b"")
+            add64(&self.server._slow_consumers, 1)
+            self.log(LOG_SLOW_DEADLINE, self.write_deadline, detail, strlen(detail))
+        if self.retries and self.admitted and self.sent > self.deadline_from:
+            bump64(&self.nslow, 1)
+            self.slow = 1
+            self.deadline_chunks = chunks
+            self.set_write_deadline(self.sent, left)
+        else:
+            self.close_connection_nogil(SLOW_CONSUMER_WRITE_DEADLINE)
+
+    cdef void recover(self) noexcept nogil:
+        cdef char[64] detail
+        snprintf(
+            detail, sizeof(detail), b"%u %llu", self.deadline_chunks,
+            <unsigned long long> (self.deadline_mark - self.deadline_from))
+        self.log(LOG_SLOW_RECOVERED, self.ps.now - self.deadline_set, detail, strlen(detail))
+        self.slow = 0
 
     cdef size_t unsent(self) noexcept nogil:
         """Return the bytes queued for the socket, without those that wait for the end of a handshake."""

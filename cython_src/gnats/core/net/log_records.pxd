@@ -9,7 +9,7 @@ cpdef enum LogCode:
     LOG_AUTH_VIOLATION = 36
     LOG_AUTH_TIMEOUT = 37
     LOG_SLOW_PENDING = 38           # b: max_pending
-    LOG_SLOW_DEADLINE = 39          # b: write_deadline in ns; data: "<chunks> <bytes>"
+    LOG_SLOW_DEADLINE = 39          # b: write_deadline in ns; data: "<chunks> <bytes>", and " still"
     LOG_FLUSH_ERROR = 40            # b: errno
     LOG_CLIENT_ERROR = 41           # data: what the client sent after -ERR
     LOG_PING_TIMER = 42
@@ -21,6 +21,7 @@ cpdef enum LogCode:
     LOG_SUBSCRIPTION_REMOVED = 48   # data: subject NUL queue NUL sid
     LOG_OUT_OF_MEMORY = 49          # of one of the server's own clients, which stays open
     LOG_NOT_WATCHED = 50            # b: errno
+    LOG_SLOW_RECOVERED = 51         # b: ns since the write deadline was set; data: "<chunks> <bytes>" that it was for
     LOG_IMPORT_SUBSCRIPTION = 56    # data: subject NUL account
     LOG_TRACE_ORIGIN = 57           # data: the account that a header names
     LOG_TRACE_BAD_DESTINATION = 58  # data: subject

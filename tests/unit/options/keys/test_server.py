@@ -74,6 +74,7 @@ def changed(opts: Options) -> dict[str, object]:
         ("write_deadline: 2s", {"write_deadline": 2.0}),
         ("write_timeout: close", {"write_timeout": "close"}),
         ("write_timeout: default", {}),
+        ("write_timeout: retry", {"write_timeout": "retry"}),
         ('ping_interval: "1m"', {"ping_interval": 60.0}),
         ("ping_max: 3", {"ping_max": 3}),
         ("no_sublist_cache: true", {"no_sublist_cache": True}),
