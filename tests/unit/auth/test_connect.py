@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gnats.accounts.account import Account
+from gnats.accounts.account import TRAFFIC, Account
 from gnats.accounts.accounts import Accounts
 from gnats.auth.authenticator import Authenticator
 from gnats.auth.connect import Connector, remove_secrets_from_trace
@@ -32,7 +32,7 @@ class Client:
         self.calls.append(("accept_connect", options))
 
     def snapshot(self) -> dict[str, int]:
-        return dict.fromkeys(("in_msgs", "in_bytes", "out_msgs", "out_bytes"), 0)
+        return dict.fromkeys(TRAFFIC, 0)
 
     def resume(self) -> None:
         self.calls.append(("resume", None))
