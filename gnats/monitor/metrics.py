@@ -12,6 +12,7 @@ from gnats.go.text import SECOND
 from gnats.monitor.pages.varz import VarzServer
 from gnats.version import NATS_VERSION, __version__
 
+_SLOW = "Connections closed, or given more time, as slow consumers"
 _DIRECTIONS = ("in", "out")
 
 
@@ -78,7 +79,7 @@ class ServerCollector(Collector):
             ("accepted_connections", "Client connections so far", server.total_clients),
             (
                 "slow_consumers",
-                "Connections closed, or given more time, as slow consumers",
+                _SLOW,
                 server.state.slow_consumers,
             ),
             ("stale_connections", "Connections closed for not answering", server.state.stale_connections),
@@ -113,7 +114,7 @@ class ServerCollector(Collector):
         )
         slow = CounterMetricFamily(
             "gnats_account_slow_consumers",
-            "Connections closed, or given more time, as slow consumers",
+            _SLOW,
             labels=["account"],
         )
         for name, account in self._server.accounts.items():

@@ -15,11 +15,11 @@ from gnats.options.values.auth import (
     check_permissions,
 )
 from gnats.options.values.fields import OptionFields
+from gnats.options.values.tls import default_auth_timeout
 
 ANY_HOST = "0.0.0.0"
 """All interfaces: the default host of the command gnats-server, as in nats-server."""
 MAX_PAYLOAD_WARNING = 8 << 20
-_AUTH_TIMEOUT = 2.0
 MAX_SUB_TOKENS = 255
 MAX_IO_THREADS = 63
 """A connection has one bit of a 64-bit word for each poller that waits for it; one poller is the loop's."""
@@ -72,7 +72,7 @@ class Options(OptionFields):
         opts.http_host = opts.http_host or opts.host
         opts.https_host = opts.https_host or opts.host
         if not opts.auth_timeout:
-            opts.auth_timeout = opts.tls.timeout + 1 if opts.tls else _AUTH_TIMEOUT
+            opts.auth_timeout = default_auth_timeout(opts.tls)
         opts.validate()
         system = opts.system_account or ("" if opts.no_system_account else SYSTEM_ACCOUNT)
         opts.cluster = opts.cluster.baseline(system)

@@ -2,7 +2,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from gnats.core.accounts.subscriber cimport Subscriber, begin_read, end_read
 from gnats.core.net.connection cimport READ_ERROR, UNANSWERED, UNFINISHED
@@ -22,8 +22,8 @@ from gnats.core.runtime.turn cimport Turn, turn_look
 
 
 cdef void input_init(SessionInput *input, uint8_t kind, const ParserHandlers *on, void *owner) noexcept nogil:
-    memset(input, 0, sizeof(SessionInput))
     parser_init(&input.parser, kind, on, owner)
+    input.kept = NULL
 
 
 cdef void input_free(SessionInput *input) noexcept nogil:

@@ -187,7 +187,7 @@ def _cluster(cluster: "ClusterOptions") -> Page:
         "write_deadline": _ns(cluster.write_deadline),
         "write_timeout": cluster.write_timeout,
     }
-    return {name: value for name, value in page.items() if value}
+    return without_empty(page, page)
 
 
 def _ns(seconds: float) -> int:

@@ -6,7 +6,7 @@ from gnats.conf import Token
 from gnats.errors import OptionError
 from gnats.go.text import SECOND, parse_duration, quote
 from gnats.go.url import URL, parse_url
-from gnats.options.keys.authorization import Authorization, authorization
+from gnats.options.keys.authorization import authorization
 from gnats.options.keys.permissions import permissions
 from gnats.options.keys.tls import link_tls
 from gnats.options.keys.values import (
@@ -50,13 +50,8 @@ def cluster(key: str, token: Token, problems: Problems) -> ClusterOptions:
 def cluster_options(key: str, token: Token, problems: Problems) -> ClusterOptions:
     """Read a cluster block."""
     found: dict[str, Any] = read_block(_CLUSTER, key, token, problems)
-    auth: Authorization | None = found.pop("authorization", None)
-    if auth:
-        found |= {"username": auth.username, "password": auth.password, "auth_timeout": auth.timeout}
-        if auth.permissions:  # those of the block itself come before them
-            found.setdefault(
-                "permissions", RoutePermissions(auth.permissions.publish, auth.permissions.subscribe)
-            )
+    if old := found.pop("old_permissions", None):
+        found.setdefault("permissions", old)  # those of the block itself come before them
     return ClusterOptions(**found)
 
 
@@ -67,7 +62,7 @@ def _name(key: str, token: Token, problems: Problems) -> str:
     return name
 
 
-def _authorization(key: str, token: Token, problems: Problems) -> Authorization:
+def _authorization(key: str, token: Token, problems: Problems) -> dict[str, Any]:
     auth = authorization(key, token, problems)
     for what, unwanted in (
         ("does not allow multiple users", auth.users is not None),
@@ -76,10 +71,12 @@ def _authorization(key: str, token: Token, problems: Problems) -> Authorization:
     ):
         if unwanted:
             raise ConfigError(token, f"Cluster authorization {what}")
-    if auth.permissions:
-        _checked(auth.permissions, token)
-        problems.misuse(key, token, 'setting "permissions" within cluster authorization block is deprecated')
-    return auth
+    found = {"username": auth.username, "password": auth.password, "auth_timeout": auth.timeout}
+    if not auth.permissions:
+        return found
+    old = _checked(auth.permissions, token)
+    problems.misuse(key, token, 'setting "permissions" within cluster authorization block is deprecated')
+    return found | {"old_permissions": old}
 
 
 def _permissions(key: str, token: Token, problems: Problems) -> RoutePermissions:
@@ -150,7 +147,7 @@ _CLUSTER = keys(
     ("", listen("host", "port"), "listen"),
     ("host", string, "host net"),
     ("port", integer, "port"),
-    ("authorization", _authorization, "authorization"),
+    ("", _authorization, "authorization"),
     ("routes", _routes, "routes"),
     ("tls", link_tls, "tls"),
     ("advertise", string, "cluster_advertise advertise"),

@@ -9,13 +9,12 @@ from gnats.go.hostport import RANDOM_PORT, parse_host_port
 from gnats.go.text import duration_of, quote
 from gnats.go.url import URL
 from gnats.options.values.auth import SubjectPermission, check_permission_subjects
-from gnats.options.values.tls import TLSOptions
+from gnats.options.values.tls import TLSOptions, default_auth_timeout
 
 LOOPBACK = "127.0.0.1"
 POOL_SIZE = 3
 MAX_PING_INTERVAL = 30.0
 """Seconds between PINGs on a route, at most (routeMaxPingInterval)."""
-AUTH_TIMEOUT = 2.0
 
 NOT_SUPPORTED, OFF, ACCEPT, S2_AUTO, S2_FAST = "not supported", "off", "accept", "s2_auto", "s2_fast"
 _MODES = {
@@ -125,7 +124,7 @@ class ClusterOptions:
             cluster = replace(
                 self,
                 host=self.host or LOOPBACK,
-                auth_timeout=self.auth_timeout or (self.tls.timeout + 1 if self.tls else AUTH_TIMEOUT),
+                auth_timeout=self.auth_timeout or default_auth_timeout(self.tls),
                 pool_size=pool_size,
                 accounts=accounts,
                 compression=self.compression if self.compression.mode else Compression(ACCEPT),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 TLS_TIMEOUT = 2.0
 """Seconds for a handshake."""
+_AUTH_TIMEOUT = 2.0
 HANDSHAKE_FIRST_FALLBACK = 0.05
 """Seconds that the server waits for a client's hello before it sends INFO, with `handshake_first: auto`."""
 
@@ -37,3 +38,8 @@ class TLSOptions:
     handshake_first: bool = False
     handshake_first_fallback: float = 0.0
     """Seconds to wait for the hello before the server sends INFO in clear text; 0: `timeout` seconds."""
+
+
+def default_auth_timeout(tls: TLSOptions | None) -> float:
+    """Return the seconds in which a peer must say who it is, handshake included (getDefaultAuthTimeout)."""
+    return tls.timeout + 1 if tls else _AUTH_TIMEOUT

@@ -143,6 +143,16 @@ cdef char *pack_records(const char *records, size_t n, bint compress, size_t *pa
 
 # ---- for Python ----
 
+cdef object taken(int bad, uint8_t *out, size_t size):
+    """Return a malloc'd result as bytes and free it, or raise the S2Error `bad`."""
+    if bad:
+        raise s2_error(bad)
+    try:
+        return PyBytes_FromStringAndSize(<char *> out, size)
+    finally:
+        free(out)
+
+
 def compress_block(bytes data not None) -> bytes:
     cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
     cdef uint8_t *out = NULL
@@ -150,12 +160,7 @@ def compress_block(bytes data not None) -> bytes:
     cdef int bad
     with nogil:
         bad = compress_file(p, n, &out, &size)
-    if bad:
-        raise s2_error(bad)
-    try:
-        return PyBytes_FromStringAndSize(<char *> out, size)
-    finally:
-        free(out)
+    return taken(bad, out, size)
 
 
 def decompress_block(bytes data not None, uint64_t limit) -> bytes:
@@ -165,9 +170,4 @@ def decompress_block(bytes data not None, uint64_t limit) -> bytes:
     cdef int bad
     with nogil:
         bad = decompress_file(p, n, limit, &out, &size)
-    if bad:
-        raise s2_error(bad)
-    try:
-        return PyBytes_FromStringAndSize(<char *> out, size)
-    finally:
-        free(out)
+    return taken(bad, out, size)
