@@ -32,6 +32,7 @@ ORDER = (
     "gnats.core.accounts",
     "gnats.core.routing",
     "gnats.core",
+    "gnats.core.links",
     "gnats.clock",
     "gnats.store.times",
     "gnats.store.index",
