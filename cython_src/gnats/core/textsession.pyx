@@ -58,7 +58,7 @@ cdef class TextSession(Subscriber):
         uint64_t cid,
         PollerBase poller not None,
         ServerState state not None,
-        *_more,
+        *_session_args,
         double ping_interval=DEFAULT_PING_INTERVAL,
         int ping_max=DEFAULT_PING_MAX_OUT,
         **_session,

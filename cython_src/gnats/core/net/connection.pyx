@@ -105,7 +105,7 @@ cdef class Connection(ConnectionBase):
         uint64_t cid,
         PollerBase poller not None,
         ServerState state not None,
-        *,
+        *_session_args,
         size_t max_pending=MAX_PENDING_SIZE,
         double write_deadline=DEFAULT_FLUSH_DEADLINE,
         bint retries=False,
