@@ -30,7 +30,7 @@ cdef enum Form:
 
 # The bytes of a message on the wire: pre, part, mid, pay, and a CR LF when tail_n is 2.
 cdef struct Frame:
-    const char *pre
+    const char *pre      # NULL until encoded
     size_t pre_n
     Slice part           # of the destination at hand; its delivery sets it
     const char *mid
@@ -46,7 +46,6 @@ cdef struct Frame:
 # A message in all forms.
 cdef struct Frames:
     Frame at[FORMS]
-    uint8_t made         # bit i: at[i] is encoded
     uint8_t held         # bit i: at[i].block is a reference of ours
     # NULL, or the frames of another message, of which this one differs in its subject only: these take over the rest
     Frames *like
@@ -54,7 +53,10 @@ cdef struct Frames:
 
 
 cdef inline void frames_begin(Frames *f) noexcept nogil:
-    f.made = f.held = 0
+    cdef uint32_t i
+    for i in range(FORMS):
+        f.at[i].pre = NULL
+    f.held = 0
     f.like = NULL
 
 
@@ -88,15 +90,15 @@ cdef inline bint worth_sharing(const Frame *f) noexcept nogil:
 
 cdef inline Frame *frame_for(const Message *m, Frames *frames, uint32_t form) noexcept nogil:
     """Return the frame for one more destination, which has to set its `part`; NULL when out of memory."""
-    if m.hdr == 0:
-        form &= ~<uint32_t> 1   # without a header, HMSG is MSG or RMSG
-    if not frames.made >> form & 1:
-        if unlikely(not encode_msg(m, frames, form)):
+    cdef Frame *f = frames.at
+    if m.hdr != 0 or form > FORM_HMSG:   # without a header, HMSG is MSG
+        f = &frames.at[form]
+    if f.pre == NULL:
+        if unlikely(not encode_msg(m, frames, <uint32_t> (f - frames.at))):
             return NULL
-        frames.made |= <uint8_t> (1 << form)
-    elif unlikely(worth_sharing(&frames.at[form])):
-        share_payload(frames, &frames.at[form])
-    return &frames.at[form]
+    elif unlikely(worth_sharing(f)):
+        share_payload(frames, f)
+    return f
 
 
 cdef inline void frame_address(Frame *f, const char *part, size_t n) noexcept nogil:

@@ -22,7 +22,7 @@ from gnats.includes.layout cimport static_assert
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 
 
-# Frames.made and Frames.held have a bit for each form.
+# Frames.held has a bit for each form.
 static_assert(FORMS <= 8 * sizeof(uint8_t))
 
 

@@ -81,13 +81,6 @@ cdef enum:
     FEW_BYTES = 256    # bytes of a result with subscribers so few that their cost does not count
 
 
-# The members of a queue group that a message may go to.
-cdef enum Members:
-    ALL_MEMBERS
-    LOCAL_MEMBERS
-    REMOTE_MEMBERS
-
-
 # Native subscribers of a message, and shadows of such: they come last.
 cdef struct LastOnes:
     uint32_t n
@@ -137,14 +130,9 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
             received = True
             delivered += not s.internal
     for k in range(r.nqgroups):
-        if unlikely(m.remote != NULL):
-            if not names_group(m.remote, r.qgroups[k].subs[0]):
-                continue
-            s = deliver_to_group(m, &r.qgroups[k], &frames, &last, &targets, LOCAL_MEMBERS, r)
-            if s == NULL:   # all have left meanwhile, and the sender has yet to hear of it
-                s = deliver_to_group(m, &r.qgroups[k], &frames, &last, &targets, REMOTE_MEMBERS, r)
-        else:
-            s = deliver_to_group(m, &r.qgroups[k], &frames, &last, &targets, ALL_MEMBERS, r)
+        if unlikely(m.remote != NULL) and not names_group(m.remote, r.qgroups[k].subs[0]):
+            continue
+        s = deliver_to_group(m, &r.qgroups[k], &frames, &last, &targets, r)
         if s != NULL:
             received = True
             delivered += not s.internal and s.flags != SUB_ACCOUNT
@@ -188,29 +176,29 @@ cdef inline bint names_group(const RemoteArgs *remote, const Subscription *membe
 
 
 cdef inline Subscription *deliver_to_group(
-    const Message *m, const QueueGroup *group, Frames *frames, LastOnes *last, Targets *targets, Members which,
-    const MatchResult *r
+    const Message *m, const QueueGroup *group, Frames *frames, LastOnes *last, Targets *targets, const MatchResult *r
 ) noexcept nogil:
     """Deliver to one member of a queue group; try the others when it cannot take the message. NULL: none has."""
     cdef uint32_t i, start = poller_random(m.ps) % group.n if group.n > 1 else 0
     cdef Subscription *s
+    cdef Subscription *elsewhere = NULL   # for what has come over a link: when no member here takes it
     for i in range(group.n):
         s = group.subs[(start + i) % group.n]
-        if unlikely(which != ALL_MEMBERS) and (s.flags == SUB_ACCOUNT) != (which == REMOTE_MEMBERS):
-            continue
         if unlikely(s.flags != 0) and (s.flags & (SUB_NATIVE | SUB_ACCOUNT) or is_native_shadow(s)):
             if s.flags == SUB_ACCOUNT:
-                if targets_add(targets, m, s):
+                if m.remote != NULL:
+                    elsewhere = s
+                elif targets_add(targets, m, s):
                     return s
-                continue
-            if load8(&s.closed) or (s.flags == SUB_SHADOW and m.hop != NULL):
-                continue
-            if add_last(last, s, r):
+            elif load8(&s.closed) or (s.flags == SUB_SHADOW and m.hop != NULL):
+                pass
+            elif add_last(last, s, r):
                 return s
-            (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+            else:
+                (<Connection> m.origin).out_of_memory(WRITE_ERROR)
         elif deliver_msg(m, s, frames):
             return s
-    return NULL
+    return elsewhere if unlikely(elsewhere != NULL) and targets_add(targets, m, elsewhere) else NULL
 
 
 cdef inline bint deliver_msg(const Message *m, Subscription *s, Frames *frames) noexcept nogil:
