@@ -114,7 +114,8 @@ class Cluster:
         self.stale = 0
         """Routes that were closed because they did not answer PINGs."""
 
-    def __bool__(self) -> bool:
+    @property
+    def connected(self) -> bool:
         """Whether there are connections, registered or not."""
         return bool(self._open)
 

@@ -419,6 +419,10 @@ class Server:
             self._ports_file.delete()
             self._ports_file = None
 
+    @property
+    def _routed(self) -> bool:
+        return self.cluster is not None and self.cluster.connected
+
     async def _wait_for_closed(self) -> bool:
         """Wait for the end of all connections; return whether all have gone.
 
@@ -427,7 +431,7 @@ class Server:
         for _ in range(2):
             try:
                 async with timeout(CLOSE_TIMEOUT):
-                    while self._clients or self.cluster or self.internal_clients:
+                    while self._clients or self._routed or self.internal_clients:
                         self._closed.clear()
                         await self._closed.wait()
                 return True
