@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING
 
+from gnats.accounts.account import TRAFFIC
 from gnats.cluster.client_urls import ClientURLs, own_urls
 from gnats.cluster.gossip import forward_new_route, implicit_targets
 from gnats.cluster.handshake import Handshake, Spawn, delays_info
@@ -109,8 +110,9 @@ class Cluster:
         """The client URLs of remote servers, by id, where clients are told them."""
         self._pollers: Iterator[Poller] | None = None
         self._listener: AcceptLoop | None = None
-        self.slow = 0
-        """Routes that were closed because they did not read fast enough."""
+        self._ended = dict.fromkeys(TRAFFIC, 0)
+        """The traffic of routes that are closed."""
+        self._closed_as_slow = 0
         self.stale = 0
         """Routes that were closed because they did not answer PINGs."""
 
@@ -123,6 +125,20 @@ class Cluster:
     def port(self) -> int:
         """The port that it listens on; when the options ask for a free one, the one that the kernel chose."""
         return self.info.port or self._options().cluster.port
+
+    def traffic(self) -> dict[str, int]:
+        """Return the messages and bytes (TRAFFIC) of all routes since the start."""
+        total = dict(self._ended)
+        for route in self._open.values():
+            counters = route.session.snapshot() if route.session else {}
+            for name in TRAFFIC:
+                total[name] += counters.get(name, 0)
+        return total
+
+    @property
+    def slow(self) -> int:
+        """How often a route did not read fast enough, whether it was closed or kept."""
+        return self._closed_as_slow + self.traffic()["slow"]
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -246,9 +262,13 @@ class Cluster:
         del self._open[route.cid]
         self._hooks.gone()
         route.tell_left_out(self._log)
+        if route.session:
+            final = route.session.snapshot()
+            for name in TRAFFIC:
+                self._ended[name] += final.get(name, 0)
         route.session = None
         self.stale += reason == _STALE
-        self.slow += reason in _SLOW
+        self._closed_as_slow += reason in _SLOW
         remote = f" - Remote: {route.remote_name}" if route.remote_name else ""
         self._log.notice(f"{route} - Router connection closed: {ClosedState(reason)}{remote}")
         self._forget(route)

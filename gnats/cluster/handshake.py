@@ -16,6 +16,7 @@ from gnats.go.text import join_host_port, quote, text_bytes
 from gnats.go.url import URL
 from gnats.options.options import Options
 from gnats.options.values.auth import Permissions
+from gnats.options.values.cluster import OFF
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -184,6 +185,8 @@ class Handshake:
         log, dialled, session = self._log, route.solicited, route.session
         assert session
         route.peer, route.remote_id = info, info.server_id
+        if info.compression and self._options().cluster.compression.mode == OFF:
+            route.compression = OFF
         if route.url is None:
             route.url = URL("nats-route", host=join_host_port(info.host, info.port), path="/")
         if not info.ip:

@@ -90,7 +90,6 @@ class OwnInfo:
         opts, identity, name = self._options(), self._identity, self._name
         cluster = opts.cluster
         host, port = self.address()
-        permissions = cluster.permissions or RoutePermissions()
         values: dict[str, object] = {
             "server_id": identity.id,
             "server_name": identity.name,
@@ -107,13 +106,18 @@ class OwnInfo:
             "cluster_dynamic": name.generated,
             "domain": opts.jetstream.domain,
             "connect_urls": () if cluster.no_advertise else self._urls(),
-            "import": _permission(permissions.imports),
-            "export": _permission(permissions.exports),
+            **self.permissions(),
             "lnoc": True,
             "lnocu": True,
             "route_pool_size": max(cluster.pool_size, 0),
         }
         return info_line(values | changes)
+
+    def permissions(self) -> dict[str, object]:
+        """Return the members `import` and `export`, those that are set."""
+        permissions = self._options().cluster.permissions or RoutePermissions()
+        halves = {"import": _permission(permissions.imports), "export": _permission(permissions.exports)}
+        return {name: half for name, half in halves.items() if half is not None}
 
     def connect(self, url: URL) -> bytes:
         """Return the CONNECT for a server that this one has dialled (sendRouteConnect)."""

@@ -8,6 +8,7 @@ from gnats.cluster.info import GOSSIP_DEFAULT, PeerConnect, PeerInfo
 from gnats.connection.closed_state import ClosedState
 from gnats.go.text import join_host_port, quote
 from gnats.go.url import URL
+from gnats.options.values.cluster import NOT_SUPPORTED
 from gnats.runtime.reported import ReportedConnection
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Route(ReportedConnection):
     __slots__ = (
         "account",
         "cid",
+        "compression",
         "connect",
         "connected",
         "dial_next",
@@ -72,6 +74,7 @@ class Route(ReportedConnection):
         self.account = target.account if target else ""
         """The account that it is for alone; empty: it is one of the pool."""
         self.gossip_mode = target.gossip_mode if target else GOSSIP_DEFAULT
+        self.compression = NOT_SUPPORTED
         self.connect = PeerConnect()
         self.connected = False
         """True once a CONNECT was accepted."""
