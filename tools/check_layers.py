@@ -33,6 +33,7 @@ ORDER = (
     "gnats.core.routing",
     "gnats.core.links",
     "gnats.core",
+    "gnats.core.links",
     "gnats.clock",
     "gnats.store.times",
     "gnats.store.index",

@@ -290,7 +290,7 @@ class Accounts(dict[str, Account]):
                 account = removed.account
             else:
                 account = Account(name)
-                account.set_identity(_json(name), self._server, self._hash)
+                account.set_identity(text_bytes(name), _json(name), self._server, self._hash)
             self.registry.add(text_bytes(name), account)
             self._removed.pop(name, None)
             self[name] = account

@@ -40,6 +40,14 @@ def _import_subscription(client: object, b: int, data: bytes) -> str:
     return f"Creating import subscription on {quote(subject)} from account {account.decode(errors='replace')}"
 
 
+def _unknown_account(what: str) -> Callable[[object, int, bytes], str]:
+    def text(client: object, b: int, data: bytes) -> str:
+        account, subject = data.split(b"\0", 1)
+        return f"Unknown account {quote(account)} for {what} {quote(subject)}"
+
+    return text
+
+
 def _removed_subscription(client: object, b: int, data: bytes) -> str:
     subject, queue, sid = data.split(b"\0", 2)
     named = f" using queue {quote(queue)}" if queue else ""
@@ -93,6 +101,25 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
     ),
     Violation.BAD_REMOTE_SIZE: ("ERR", _line("processRoutedMsgArgs Bad or Missing Size")),
     Violation.UNSUPPORTED_OPERATION: ("ERR", _line("operation not supported on this connection")),
+    Violation.BAD_REMOTE_SUB_ARGS: (
+        "ERR",
+        lambda c, b, d: f"processRemoteSub Parse Error: '{chr(b)} {d.decode(errors='replace')}'",
+    ),
+    Violation.BAD_REMOTE_UNSUB_ARGS: (
+        "ERR",
+        lambda c, b, d: f"processRemoteUnsub parse error: '{d.decode(errors='replace')}'",
+    ),
+    LogCode.LOG_UNKNOWN_ACCOUNT: ("ERR", _unknown_account("remote subject")),
+    LogCode.LOG_UNKNOWN_ACCOUNT_MSG: ("DBG", _unknown_account("routed message on subject:")),
+    LogCode.LOG_CANNOT_EXPORT: (
+        "DBG",
+        lambda c, b, d: f"Can not export {quote(d)}, ignoring remote subscription request",
+    ),
+    LogCode.LOG_INVALID_REMOTE_SUB: (
+        "ERR",
+        _text("Could not insert subscription: sublist: invalid subject"),
+    ),
+    LogCode.LOG_SENT_INTEREST: ("DBG", _text("Sent local subscriptions to route")),
     LogCode.LOG_PUBLISH_VIOLATION: ("ERR", lambda c, b, d: f"Publish Violation - Subject {quote(d)}"),
     LogCode.LOG_REPLY_VIOLATION: ("ERR", lambda c, b, d: f"Publish Violation - Reply {quote(d)}"),
     LogCode.LOG_SUBSCRIPTION_VIOLATION: ("ERR", _subscription),

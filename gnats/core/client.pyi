@@ -1,12 +1,12 @@
 """A client of the data plane: the session of a NATS client."""
 
 from gnats.core.accounts.account import Account
-from gnats.core.accounts.subscriber import Subscriber
 from gnats.core.auth.permissions import Permissions
 from gnats.core.poller import Poller
 from gnats.core.runtime.state import ServerState
+from gnats.core.textsession import TextSession
 
-class Client(Subscriber):
+class Client(TextSession):
     """A connection of a NATS client; see Connection.
 
     Sizes are in bytes, `write_deadline` and `ping_interval` in seconds; -1 for max_payload or max_subs means
@@ -30,18 +30,6 @@ class Client(Subscriber):
         ping_interval: float = ...,
         ping_max: int = ...,
     ) -> None: ...
-    def start(self, info: bytes, *, expect_connect: bool, auth_timeout: float = 0.0) -> None:
-        """Hand the connection to its poller: send `info`, then read.
-
-        With `expect_connect`, a verb before CONNECT is an authorization violation, and the connection is
-        closed when no CONNECT has come after `auth_timeout` seconds (0: never).
-        """
-    def refuse(self, info: bytes, reason: int, err: str) -> None:
-        """Send `info` and `-ERR 'err'`, and close without reading anything."""
-    def resume(self) -> None:
-        """Go on parsing after a punted INFO has been answered."""
-    def close_connection(self, reason: int, err: str | None = None) -> None:
-        """Send `-ERR 'err'` if given and close; EV_CLOSED follows once the poller has done it. Idempotent."""
     def set_limits(
         self,
         *,

@@ -3,77 +3,37 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, strlen
+from libc.string cimport memcpy
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.denials cimport refuse_subscription
 from gnats.core.accounts.guard cimport may_subscribe
 from gnats.core.accounts.imports cimport renew_shadows
-from gnats.core.accounts.subscriber cimport (
-    CTL_IMPORTS,
-    CTL_PERMISSIONS,
-    SUBSCRIBER_CTL,
-    Subscriber,
-)
+from gnats.core.accounts.subscriber cimport CTL_IMPORTS, CTL_PERMISSIONS
 from gnats.core.accounts.subscriptions cimport (
     add_sub,
     apply_permissions,
     end_subscriptions,
     remove_all_subs,
-    remove_some_subs,
     unsubscribe,
     unsubscribe_exhausted,
 )
 from gnats.core.auth.permissions cimport Permissions
 from gnats.core.messages.encode cimport FORM_HMSG, FORM_MSG
 from gnats.core.messages.message cimport Message
-from gnats.core.net.connection cimport (
-    AUTHENTICATION_TIMEOUT,
-    AUTHENTICATION_VIOLATION,
-    CTL_CLOSE,
-    CTL_RESUME,
-    CTL_START,
-    MAX_CONTROL_LINE_EXCEEDED,
-    MAX_PAYLOAD_EXCEEDED,
-    PARSE_ERROR,
-    PROTOCOL_VIOLATION,
-    READ_ERROR,
-    SESSION_TIMERS,
-    Connection,
-    SessionType,
-    queue_text,
-)
-from gnats.core.net.connectionbase cimport trace_verb
-from gnats.core.net.log_records cimport (
-    LOG_AUTH_TIMEOUT,
-    LOG_AUTH_VIOLATION,
-    LOG_CLIENT_ERROR,
-    LOG_MAX_SUBSCRIPTIONS,
-    TRACE_IN,
-    TRACE_OUT,
-)
+from gnats.core.net.connection cimport CTL_RESUME, READ_ERROR, Connection, SessionType
+from gnats.core.net.log_records cimport LOG_MAX_SUBSCRIPTIONS
 from gnats.core.net.pollstate cimport PollerBase, hand_over_first
-from gnats.core.pings cimport (
-    pong_received,
-    process_ping_timer,
-    set_first_ping_timer,
-    set_ping_limits,
-    start_ping_timer,
-)
-from gnats.core.protocol.answers cimport send_denied, send_err, send_ok
+from gnats.core.pings cimport set_first_ping_timer, set_ping_limits, start_ping_timer
+from gnats.core.protocol.answers cimport send_err, send_ok
 from gnats.core.protocol.parser cimport (
-    BAD_OPERATION,
     BAD_SUB_ARGS,
     BAD_UNSUB_ARGS,
-    OVER_MAX_CONTROL_LINE,
     OVER_MAX_PAYLOAD,
-    PARSER_OUT_OF_MEMORY,
     PARSE_CLOSED,
-    PARSE_OK,
     ParserHandlers,
-    parse_size,
-    parser_wants,
 )
+from gnats.core.protocol.words cimport parse_size, split_line
 from gnats.core.publishing cimport begin_message, process_inbound_client_msg, trace_too_large
 from gnats.core.runtime.const cimport (
     DEFAULT_PING_INTERVAL,
@@ -81,53 +41,35 @@ from gnats.core.runtime.const cimport (
     MAX_CONTROL_LINE_SIZE,
     MAX_PAYLOAD_SIZE,
 )
-from gnats.core.runtime.inbox cimport EV_CONNECT, EV_INFO
+from gnats.core.runtime.inbox cimport EV_CONNECT
 from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
-from gnats.core.runtime.timers cimport Timer, timer_clear
-from gnats.core.sessioninput cimport go_on, input_feed, input_free, input_init, input_resume, punt, turn_is_over
+from gnats.core.sessioninput cimport go_on, input_init, punt
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.core.subjects.subtable cimport subtable_find
+from gnats.core.textsession cimport (
+    TEXT_CTL,
+    TextSession,
+    share_session,
+    share_verbs,
+    start_auth_timer,
+    stop_timers,
+)
 from gnats.includes.atomics cimport load8, loadi64, store8, storei64
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.includes.text cimport NUMBER_ROOM, is_text, put_number
+from gnats.includes.text cimport is_text
 from gnats.includes.times cimport duration_of
 
 cdef enum:
-    T_AUTH = SESSION_TIMERS
-    T_PING
-
-cdef enum:
-    CTL_CONNECTED = SUBSCRIBER_CTL        # the control plane has accepted a CONNECT
-    CTL_LIMITS = SUBSCRIBER_CTL << 1
+    CTL_CONNECTED = TEXT_CTL        # the control plane has accepted a CONNECT
+    CTL_LIMITS = TEXT_CTL << 1
 
 cdef SessionType CLIENT_SESSION
 cdef ParserHandlers VERBS
 
 
-cdef uint32_t split_line(char *arg, size_t n, Slice *out, uint32_t most) noexcept nogil:
-    """Split a line at white space into out[:most]. Return the number of words, most + 1 when there are more."""
-    cdef uint32_t count = 0
-    cdef size_t i
-    cdef bint inside = False
-    for i in range(n):
-        if arg[i] == c' ' or arg[i] == c'\t' or arg[i] == c'\r' or arg[i] == c'\n':
-            if inside:
-                out[count - 1].n = arg + i - out[count - 1].p
-                inside = False
-        elif not inside:
-            if count == most:
-                return most + 1
-            out[count].p = arg + i
-            count += 1
-            inside = True
-    if inside:
-        out[count - 1].n = arg + n - out[count - 1].p
-    return count
-
-
-cdef class Client(Subscriber):
+cdef class Client(TextSession):
     """A connection of a NATS client; see Connection.
 
     Sizes are in bytes, `ping_interval` in seconds; -1 for max_payload or max_subs means no limit.
@@ -150,24 +92,18 @@ cdef class Client(Subscriber):
         double ping_interval=DEFAULT_PING_INTERVAL,
         int ping_max=DEFAULT_PING_MAX_OUT,
     ):
-        # Connection.__cinit__ takes max_pending, write_deadline and retries.
+        # Connection.__cinit__ takes max_pending, write_deadline and retries, TextSession.__cinit__ the pings.
         self.session = &CLIENT_SESSION
         input_init(&self.input, kind, &VERBS, <void *> self)
         self.input.parser.max_control_line = max_control_line
         self.input.parser.max_payload = max_payload
         self.input.parser.pedantic = self.verbose = self.may_stall = kind == CLIENT
         self.max_subs = max_subs
-        self.pings.interval = duration_of(ping_interval)
-        self.pings.max = ping_max
-        self.auth_timer.owner = self.pings.timer.owner = <void *> self
-        self.auth_timer.kind = T_AUTH
-        self.pings.timer.kind = T_PING
 
     def __dealloc__(self):
         if self.session != NULL:   # else __cinit__ failed before it set anything up
             self.started = 0   # it is in no batch
             remove_all_subs(self)
-        input_free(&self.input)
         free(self.connect_info)
 
     # -- called from Python --------------------------------------------------------------------------------------
@@ -177,33 +113,6 @@ cdef class Client(Subscriber):
         self.keep.append(account)
         self.account = <void *> account
         begin_message(self, &self.input.parser.pa.m)
-
-    def start(self, bytes info not None, *, bint expect_connect, double auth_timeout=0.0) -> None:
-        """Hand the connection to its poller: send `info`, then read.
-
-        With `expect_connect`, a verb before CONNECT is an authorization violation, and the connection is closed when
-        no CONNECT has come after `auth_timeout` seconds (0: never).
-        """
-        self.input.parser.auth_set = expect_connect
-        self.admitted = not expect_connect
-        self.auth_timeout = duration_of(auth_timeout) if expect_connect else 0
-        self.append_remote(info)
-        self.request(CTL_START, 0)
-
-    def refuse(self, bytes info not None, int reason, str err not None) -> None:
-        """Send `info` and `-ERR 'err'`, and close without reading anything."""
-        self.append_remote(info + f"-ERR '{err}'\r\n".encode())
-        self.request(CTL_START | CTL_CLOSE, reason)
-
-    def resume(self) -> None:
-        """Go on parsing after a punted INFO has been answered."""
-        self.request(CTL_RESUME, 0)
-
-    def close_connection(self, int reason, str err=None) -> None:
-        """Send `-ERR 'err'` if given and close; EV_CLOSED follows once the poller has done it. Idempotent."""
-        if err is not None:
-            self.append_remote(f"-ERR '{err}'\r\n".encode())
-        self.request(CTL_CLOSE, reason)
 
     def set_limits(
         self, *, int max_control_line, int max_payload, int max_subs, double ping_interval, int ping_max
@@ -275,11 +184,6 @@ cdef class Client(Subscriber):
 
     # -- the session ---------------------------------------------------------------------------------------------
 
-    cdef void begin_pings(self) noexcept nogil:
-        if self.auth_timeout > 0:
-            self.set_timer(&self.auth_timer, self.auth_timeout)
-        start_ping_timer(self, &self.pings)
-
     cdef void take_requests(self, uint32_t ctl) noexcept nogil:
         cdef Limits limits
         if load8(&self.closing):
@@ -334,23 +238,10 @@ cdef class Client(Subscriber):
         self.max_subs = limits.max_subs
         set_ping_limits(self, &self.pings, limits.ping_interval, limits.ping_max)
 
-    cdef void timer_expired(self, Timer *t) noexcept nogil:
-        if t.kind == T_PING:
-            process_ping_timer(self, &self.pings)
-            return
-        send_err(self, b"Authentication Timeout")
-        self.debugf(LOG_AUTH_TIMEOUT, 0, NULL, 0)
-        self.close_connection_nogil(AUTHENTICATION_TIMEOUT)
-
-    cdef bint end_session(self) noexcept nogil:
-        timer_clear(&self.ps.timers, &self.auth_timer)
-        timer_clear(&self.ps.timers, &self.pings.timer)
-        return end_subscriptions(self)
-
     # -- verbs ---------------------------------------------------------------------------------------------------
 
     cdef int process_connect(self, char *arg, size_t n) noexcept nogil:
-        timer_clear(&self.ps.timers, &self.auth_timer)
+        self.connect_has_come()
         set_first_ping_timer(self, &self.pings)
         return punt(self, EV_CONNECT, arg, n)
 
@@ -360,11 +251,7 @@ cdef class Client(Subscriber):
 
     cdef int process_ping(self) noexcept nogil:
         cdef char *info
-        if self.trace:
-            trace_verb(self, TRACE_IN, b"PING")
-            trace_verb(self, TRACE_OUT, b"PONG")
-        queue_text(self, b"PONG\r\n")
-        storei64(&self.last_in, self.ps.now)
+        TextSession.process_ping(self)
         if self.connect_received and not self.first_pong_sent:
             pthread_mutex_lock(&self.lock)
             info = self.connect_info
@@ -376,42 +263,10 @@ cdef class Client(Subscriber):
             store8(&self.first_pong_sent, 1)
         return go_on(self)
 
-    cdef int process_pong(self) noexcept nogil:
-        pong_received(self, &self.pings)
-        return PARSE_OK
-
-    cdef int process_err(self, char *arg, size_t n) noexcept nogil:
-        self.log(LOG_CLIENT_ERROR, 0, arg, n)
-        self.close_connection_nogil(PARSE_ERROR)
-        return PARSE_CLOSED
-
-    cdef int auth_violation(self) noexcept nogil:
-        self.log(LOG_AUTH_VIOLATION, 0, NULL, 0)
-        send_err(self, b"Authorization Violation")
-        self.close_connection_nogil(AUTHENTICATION_VIOLATION)
-        return PARSE_CLOSED
-
     cdef int violation(self, int code, int64_t b, const char *data, size_t n) noexcept nogil:
-        cdef char[NUMBER_ROOM] limit
-        if code == PARSER_OUT_OF_MEMORY:
-            self.out_of_memory(READ_ERROR)
-            return PARSE_CLOSED
         if code == OVER_MAX_PAYLOAD:
             self.trace_over_max_payload()
-            n = put_number(limit, self.input.parser.max_payload) - limit   # not -1: there is a limit
-            data = limit
-        if code == BAD_OPERATION:
-            send_err(self, b"Unknown Protocol Operation")
-        elif code == OVER_MAX_CONTROL_LINE:
-            send_err(self, b"maximum control line exceeded")
-        self.log(code, b, data, n if n < 512 else 512)
-        if code == OVER_MAX_CONTROL_LINE:
-            self.close_connection_nogil(MAX_CONTROL_LINE_EXCEEDED)
-        elif code == OVER_MAX_PAYLOAD:
-            send_err(self, b"Maximum Payload Violation")
-            self.close_connection_nogil(MAX_PAYLOAD_EXCEEDED)
-        self.close_connection_nogil(PROTOCOL_VIOLATION)
-        return PARSE_CLOSED
+        return TextSession.violation(self, code, b, data, n)
 
     cdef void trace_over_max_payload(self) noexcept nogil:
         """Trace a message over max_payload, from the part of it that has been read."""
@@ -498,48 +353,23 @@ cdef class Client(Subscriber):
 # -- the session's functions: the connection calls them ----------------------------------------------------------------
 
 cdef void begin(Connection c) noexcept nogil:
-    (<Client> c).begin_pings()
-
-
-cdef char *wants(Connection c, size_t *n) noexcept nogil:
-    return parser_wants(&(<Client> c).input.parser, n)
-
-
-cdef void feed(Connection c, size_t direct, char *buf, size_t n) noexcept nogil:
-    input_feed(<Client> c, &(<Client> c).input, direct, buf, n)
+    start_auth_timer(<Client> c)
+    start_ping_timer(<Client> c, &(<Client> c).pings)
 
 
 cdef void on_control(Connection c, uint32_t ctl) noexcept nogil:
     (<Client> c).take_requests(ctl)
 
 
-cdef bint resume(Connection c) noexcept nogil:
-    return input_resume(<Client> c, &(<Client> c).input)
-
-
-cdef void expired(Connection c, Timer *t) noexcept nogil:
-    (<Client> c).timer_expired(t)
-
-
 cdef bint closing(Connection c) noexcept nogil:
-    return (<Client> c).end_session()
+    stop_timers(<Client> c)
+    return end_subscriptions(<Client> c)
 
 
-cdef bint leave(Connection c) noexcept nogil:
-    return remove_some_subs(<Client> c)
-
-
+share_session(&CLIENT_SESSION)
 CLIENT_SESSION.begin = begin
-CLIENT_SESSION.wants = wants
-CLIENT_SESSION.feed = feed
 CLIENT_SESSION.on_control = on_control
-CLIENT_SESSION.resume = resume
-CLIENT_SESSION.expired = expired
 CLIENT_SESSION.closing = closing
-CLIENT_SESSION.leave = leave
-CLIENT_SESSION.send_ok = send_ok
-CLIENT_SESSION.send_err = send_err
-CLIENT_SESSION.send_denied = send_denied
 
 
 # -- the parser's handlers ---------------------------------------------------------------------------------------------
@@ -556,57 +386,18 @@ cdef int process_unsub(void *owner, char *arg, size_t n) noexcept nogil:
     return (<Client> owner).process_unsub(arg, n)
 
 
-cdef int process_ping(void *owner) noexcept nogil:
-    return (<Client> owner).process_ping()
-
-
-cdef int process_pong(void *owner) noexcept nogil:
-    return (<Client> owner).process_pong()
-
-
 cdef int process_connect(void *owner, char *arg, size_t n) noexcept nogil:
     return (<Client> owner).process_connect(arg, n)
-
-
-cdef int process_info(void *owner, char *arg, size_t n) noexcept nogil:
-    return punt(<Client> owner, EV_INFO, arg, n)
-
-
-cdef int process_err(void *owner, char *arg, size_t n) noexcept nogil:
-    return (<Client> owner).process_err(arg, n)
 
 
 cdef int process_invalid_publish_subject(void *owner) noexcept nogil:
     return (<Client> owner).process_invalid_publish_subject()
 
 
-cdef int auth_violation(void *owner) noexcept nogil:
-    return (<Client> owner).auth_violation()
-
-
-cdef int violation(void *owner, int code, int64_t b, const char *data, size_t n) noexcept nogil:
-    return (<Client> owner).violation(code, b, data, n)
-
-
-cdef bint turn_over(void *owner) noexcept nogil:
-    return turn_is_over(<Client> owner)
-
-
-cdef void trace_in_op(void *owner, const char *op, const char *arg, size_t n) noexcept nogil:
-    (<Client> owner).trace_line(TRACE_IN, op, strlen(op), arg, n)
-
-
+share_verbs(&VERBS)
 VERBS.process_inbound_msg = process_inbound_msg
 VERBS.process_sub = process_sub
 VERBS.process_unsub = process_unsub
-VERBS.process_ping = process_ping
-VERBS.process_pong = process_pong
 VERBS.process_connect = process_connect
-VERBS.process_info = process_info
-VERBS.process_err = process_err
 VERBS.process_invalid_publish_subject = process_invalid_publish_subject
-VERBS.auth_violation = auth_violation
-VERBS.violation = violation
 VERBS.process_account_sub = NULL
-VERBS.turn_over = turn_over
-VERBS.trace_in_op = trace_in_op

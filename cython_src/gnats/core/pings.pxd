@@ -15,11 +15,13 @@ cdef struct Pings:
 
 # Set the timer for the next PING.
 cdef void start_ping_timer(Subscriber c, Pings *p) noexcept nogil
-# Send the first PING soon after the peer's CONNECT, for the round trip time.
+# Send the first PING soon, for the round trip time: after a client's CONNECT, after the beginning of a link.
 cdef void set_first_ping_timer(Subscriber c, Pings *p) noexcept nogil
-# Handle the expired timer: send a PING if the client was quiet or its round trip time is due; close it when too many
-# PINGs are unanswered.
+# Handle the expired timer: send a PING if the client was quiet or its round trip time is due, and to a link in any
+# case; close it when too many PINGs are unanswered.
 cdef void process_ping_timer(Subscriber c, Pings *p) noexcept nogil
+# Send a PING now.
+cdef void send_ping(Subscriber c, Pings *p) noexcept nogil
 # Handle a PONG.
 cdef void pong_received(Subscriber c, Pings *p) noexcept nogil
 # Change the limits; a new interval (ns) counts from now.

@@ -14,6 +14,7 @@ from gnats.includes.times cimport time_after
 from gnats.includes.units cimport SECOND
 
 cdef int64_t FIRST_PING = 2 * SECOND
+cdef int64_t FIRST_PING_OF_LINK = SECOND
 cdef int64_t RTT_INTERVAL = 3600 * SECOND
 
 
@@ -32,11 +33,11 @@ cdef void set_ping_limits(Subscriber c, Pings *p, int64_t interval, int32_t max)
 
 cdef void set_first_ping_timer(Subscriber c, Pings *p) noexcept nogil:
     cdef int64_t d = p.interval
-    storei64(&c.rtt, c.ps.now - c.start_time if c.ps.now > c.start_time else 1)
+    if c.kind == CLIENT:
+        storei64(&c.rtt, c.ps.now - c.start_time if c.ps.now > c.start_time else 1)
     if d <= 0:
         return
-    if c.kind == CLIENT and d > FIRST_PING:
-        d = FIRST_PING
+    d = min(d, FIRST_PING if c.kind == CLIENT else FIRST_PING_OF_LINK)
     d = time_after(d, <int64_t> (poller_random(c.ps) % 1000) * (d // 5000))
     c.set_timer(&p.timer, d)
 
@@ -47,7 +48,7 @@ cdef void process_ping_timer(Subscriber c, Pings *p) noexcept nogil:
     cdef bint need_rtt = c.rtt == 0 or p.rtt_start == 0 or now - p.rtt_start > RTT_INTERVAL
     cdef int64_t quiet = now - c.last_in if c.last_in else INT64_MAX
     c.debugf(LOG_PING_TIMER, 0, NULL, 0)
-    if quiet < p.interval and not need_rtt:
+    if quiet < p.interval and not need_rtt and c.kind == CLIENT:
         c.debugf(LOG_PING_DELAYED, quiet, NULL, 0)
     else:
         if p.out + 1 > p.max:
@@ -56,13 +57,17 @@ cdef void process_ping_timer(Subscriber c, Pings *p) noexcept nogil:
             add64(&c.server._stale_connections, 1)
             c.close_connection_nogil(STALE_CONNECTION)
             return
-        p.rtt_start = now
-        p.out += 1
-        if c.trace:
-            trace_verb(c, TRACE_OUT, b"PING")
-        queue_text(c, b"PING\r\n")
+        send_ping(c, p)
     if not load8(&c.closing):
         start_ping_timer(c, p)
+
+
+cdef void send_ping(Subscriber c, Pings *p) noexcept nogil:
+    p.rtt_start = c.ps.now
+    p.out += 1
+    if c.trace:
+        trace_verb(c, TRACE_OUT, b"PING")
+    queue_text(c, b"PING\r\n")
 
 
 cdef void pong_received(Subscriber c, Pings *p) noexcept nogil:

@@ -15,6 +15,7 @@ cdef inline void begin_message(Subscriber c, Message *m) noexcept nogil:
     m.ps = c.ps
     m.origin = <void *> c
     m.account = c.account
+    m.remote = NULL
     m.shown.p = m.reply.p = NULL
     m.shown.n = m.reply.n = 0
     m.hop = NULL

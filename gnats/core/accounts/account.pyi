@@ -20,8 +20,9 @@ class Account:
         The first matching source decides. The first of its destinations with an `upto` above a random number
         from 0 to 99 is used; without one, the message is lost. Raises MemoryError.
         """
-    def set_identity(self, name: bytes, server: bytes, server_hash: bytes) -> None:
-        """Set the names that requests to other accounts carry: the account's and the server's, as JSON.
+    def set_identity(self, name: bytes, info_name: bytes, info_server: bytes, server_hash: bytes) -> None:
+        """Set the account's name, and the names that requests to other accounts carry, as JSON: its and the
+        server's.
 
         `server_hash` marks the reply subjects of measured requests. Call it before the account has clients.
         """

@@ -1,13 +1,18 @@
-"""The session of a route, as the control loop uses it."""
+"""The session of a route, which connects two servers of a cluster."""
 
 from gnats.core.accounts.registry import AccountRegistry
-from gnats.core.accounts.subscriber import Subscriber
 from gnats.core.auth.permissions import Permissions
 from gnats.core.poller import Poller
 from gnats.core.runtime.state import ServerState
+from gnats.core.textsession import TextSession
 
-class RouteSession(Subscriber):
-    """A connection to another server of the cluster; see Connection."""
+class RouteSession(TextSession):
+    """A connection to another server of the cluster; see Connection. `kind` is ROUTER.
+
+    Sizes are in bytes, `write_deadline` and `ping_interval` in seconds. The peer owes a CONNECT if it has
+    dialled, and an INFO. The control plane answers each with a call below; nothing is parsed before. With
+    `retries`, a peer that misses the write deadline stays if it has read since that was set.
+    """
 
     def __init__(
         self,
@@ -25,9 +30,8 @@ class RouteSession(Subscriber):
         ping_interval: float = ...,
         ping_max: int = ...,
     ) -> None: ...
-    def start(self, greeting: bytes, *, expect_connect: bool, auth_timeout: float = 0.0) -> None: ...
-    def accept_connect(self) -> None: ...
-    def resume(self) -> None: ...
+    def accept_connect(self) -> None:
+        """Accept the peer's CONNECT: all verbs are allowed from now on. Go on parsing."""
     def join(
         self,
         *,
@@ -39,6 +43,12 @@ class RouteSession(Subscriber):
         headers: bool,
         permissions: Permissions | None = None,
         measure: bool = False,
-    ) -> None: ...
-    def refuse(self, info: bytes, reason: int, err: str) -> None: ...
-    def close_connection(self, reason: int, err: str | None = None) -> None: ...
+    ) -> None:
+        """Begin to exchange interest and messages with the peer, which is registered; go on parsing.
+
+        `greeting` is sent first. The connection carries the accounts whose names have the index `pool_index`
+        in a pool of `pool_size` connections, without those named in `pinned`; all accounts when the index is
+        -1; or only the account that `account` names. `permissions` say what is announced (publish) and what
+        the peer may subscribe to. With `measure`, send a PING, and post EV_PONG when it is answered. Call it
+        once. Raises MemoryError.
+        """

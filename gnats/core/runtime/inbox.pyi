@@ -31,6 +31,8 @@ EV_MSG_TRACE: int
 EV_PONG: int
 """A route's PING of join(measure=True) was answered."""
 
+EV_PONG: int
+"""A link's PING, which the control plane wanted, was answered."""
 EV_JETSTREAM: int
 """An event of a stream or a consumer, which takes the place of the client; a is its kind."""
 

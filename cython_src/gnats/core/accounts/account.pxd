@@ -91,7 +91,8 @@ cdef class Account:
     cdef uint8_t _is_system            # the system account, whose clients may publish to Raft groups; atomic
     # parts of the header of requests to other accounts; memory of `identity`
     cdef bytes identity
-    cdef Slice info_name               # the account's name, a JSON string
+    cdef Slice name                    # as other servers' messages name the account
+    cdef Slice info_name               # the same, a JSON string
     cdef Slice info_server             # the server's name, a JSON string; then the member `cluster`, if any
     cdef Slice tracked                 # suffix of the reply subject of a measured request
     # under lock

@@ -96,7 +96,7 @@ cdef class Account:
         pthread_mutex_init(&self.lock, NULL)
         self.sublist = Sublist()
         self.peers = []
-        self.set_identity(b"", b"", b"")
+        self.set_identity(b"", b"", b"", b"")
 
     def __dealloc__(self):
         if self.responder != NULL:
@@ -110,17 +110,21 @@ cdef class Account:
         free(self.trace_dest)
         pthread_mutex_destroy(&self.lock)
 
-    def set_identity(self, bytes name not None, bytes server not None, bytes server_hash not None) -> None:
-        """Set the names that requests to other accounts carry: the account's and the server's, as JSON strings.
+    def set_identity(
+        self, bytes name not None, bytes info_name not None, bytes info_server not None, bytes server_hash not None
+    ) -> None:
+        """Set the account's name, and the names that requests to other accounts carry: its and the server's, as JSON.
 
         `server_hash` marks the reply subjects of measured requests. Call it before the account has clients.
         """
         cdef bytes tracked = b"." + server_hash + b".T" if server_hash else b""
-        self.identity = name + server + tracked
-        self.info_name.p = PyBytes_AS_STRING(self.identity)
-        self.info_name.n = len(name)
+        self.identity = name + info_name + info_server + tracked
+        self.name.p = PyBytes_AS_STRING(self.identity)
+        self.name.n = len(name)
+        self.info_name.p = self.name.p + self.name.n
+        self.info_name.n = len(info_name)
         self.info_server.p = self.info_name.p + self.info_name.n
-        self.info_server.n = len(server)
+        self.info_server.n = len(info_server)
         self.tracked.p = self.info_server.p + self.info_server.n
         self.tracked.n = len(tracked)
 

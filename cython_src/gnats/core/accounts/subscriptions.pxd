@@ -13,7 +13,7 @@ from gnats.core.messages.message cimport NativeSub
 from gnats.core.subjects.sublist cimport SUB_ACCOUNT, Subscription
 
 
-# Stands before a subscription in another account than its subscriber's (SUB_ACCOUNT), in its memory block.
+# Stands before a subscription of a link (SUB_ACCOUNT), in its memory block.
 cdef struct AccountSub:
     void *account          # borrowed Account
     void *unused           # keeps the subscription aligned as malloc does
@@ -28,10 +28,14 @@ cdef inline void *sub_account(const Subscription *s) noexcept nogil:
     return account_sub(s).account if s.flags & SUB_ACCOUNT else (<Subscriber> s.client).account
 
 
-# Subscribe in an account: the connection's own, or another that the caller keeps alive as long as the subscription.
-# NULL: error[0] is < 0 for an invalid subject, 0 without memory.
+# Subscribe in the connection's own account. NULL: error[0] is < 0 for an invalid subject, 0 without memory.
 cdef Subscription *add_sub(Subscriber c, Account account, const char *subject, size_t sn, const char *queue, size_t qn,
                            const char *sid, size_t n, int *error) noexcept nogil
+# Subscribe for a link, in an account that stays alive as long as the subscription; `qw` is the weight in a queue group.
+# NULL: as add_sub.
+cdef Subscription *add_remote_sub(
+    Subscriber c, Account account, const char *subject, size_t sn, const char *queue, size_t qn, uint32_t qw,
+    const char *sid, size_t n, int *error) noexcept nogil
 # Subscribe a function in the connection's account: `native` is copied, the sid made here. Control loop only. NULL: as
 # add_sub.
 cdef Subscription *add_native_sub(Subscriber c, const char *subject, size_t sn, const char *queue, size_t qn,

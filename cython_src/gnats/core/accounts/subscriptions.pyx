@@ -42,7 +42,7 @@ from gnats.core.subjects.subtable cimport (
     subtable_take_some,
     subtable_text,
 )
-from gnats.includes.atomics cimport bump64, load8, load64, store8, store64, unlikely
+from gnats.includes.atomics cimport bump64, load64, load8, store64, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, put_number
 
@@ -63,16 +63,25 @@ cdef Subscription *add_sub(
     Subscriber c, Account account, const char *subject, size_t sn, const char *queue, size_t qn,
     const char *sid, size_t n, int *error
 ) noexcept nogil:
-    cdef bint elsewhere = <void *> account != c.account
-    cdef Subscription *s = sub_new(
-        <void *> c, c.kind, subject, sn, queue, qn, sid, n, sizeof(AccountSub) if elsewhere else 0)
+    cdef Subscription *s = sub_new(<void *> c, c.kind, subject, sn, queue, qn, sid, n, 0)
     error[0] = 0
     if s == NULL:
         return NULL
     s.internal = c.kind == SYSTEM or c.kind == JETSTREAM or c.kind == ACCOUNT
-    if elsewhere:
-        s.flags = SUB_ACCOUNT
-        account_sub(s).account = <void *> account
+    return insert_sub(c, account, s, error)
+
+
+cdef Subscription *add_remote_sub(
+    Subscriber c, Account account, const char *subject, size_t sn, const char *queue, size_t qn, uint32_t qw,
+    const char *sid, size_t n, int *error
+) noexcept nogil:
+    cdef Subscription *s = sub_new(<void *> c, c.kind, subject, sn, queue, qn, sid, n, sizeof(AccountSub))
+    error[0] = 0
+    if s == NULL:
+        return NULL
+    s.flags = SUB_ACCOUNT
+    s.qw = qw
+    account_sub(s).account = <void *> account
     return insert_sub(c, account, s, error)
 
 
@@ -265,9 +274,9 @@ def subscribe_in(
 ) -> None:
     """Subscribe in any account, as a route does. Raises ValueError for an invalid subject, MemoryError."""
     cdef int error
-    cdef Subscription *s = add_sub(
+    cdef Subscription *s = add_remote_sub(
         c, account, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(queue),
-        PyBytes_GET_SIZE(queue), PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid), &error)
+        PyBytes_GET_SIZE(queue), 1, PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid), &error)
     if s == NULL:
         raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
 

@@ -1,7 +1,8 @@
 """Encode a message in the forms that its subscribers get: once for each form, shared by all that get it.
 
 A frame is four pieces: `pre`, `part`, `mid` and `pay`. Only `part` differs between the destinations of one form: it is
-the sid for a client, other words for a link, or nothing. encode.pyx says where a new form is added.
+the sid for a client; for a link it is account, subject, reply and queue groups (core.routing.targets). encode.pyx says
+where a new form is added.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t
@@ -18,16 +19,18 @@ cdef enum:
     # bytes of a payload that queues refer to; a shorter one is copied, which costs less than its chunks and count
     REFER_FROM = 16 * 1024
 
-# The form that a destination wants: Subscriber.form.
+# The form that a destination wants: Subscriber.form. Those with a header have odd numbers, and follow the same without.
 cdef enum Form:
     FORM_MSG      # MSG, without the message's header: for clients that have not negotiated headers
     FORM_HMSG     # HMSG; MSG when the message has no header
+    FORM_RMSG     # RMSG, without the message's header: for servers that do not support headers
+    FORM_RHMSG    # HMSG; RMSG when the message has no header
     FORMS
 
 
 # The bytes of a message on the wire: pre, part, mid, pay, and a CR LF when tail_n is 2.
 cdef struct Frame:
-    const char *pre      # NULL until encoded
+    const char *pre
     size_t pre_n
     Slice part           # of the destination at hand; its delivery sets it
     const char *mid
@@ -43,6 +46,7 @@ cdef struct Frame:
 # A message in all forms.
 cdef struct Frames:
     Frame at[FORMS]
+    uint8_t made         # bit i: at[i] is encoded
     uint8_t held         # bit i: at[i].block is a reference of ours
     # NULL, or the frames of another message, of which this one differs in its subject only: these take over the rest
     Frames *like
@@ -50,10 +54,7 @@ cdef struct Frames:
 
 
 cdef inline void frames_begin(Frames *f) noexcept nogil:
-    cdef uint32_t i
-    for i in range(FORMS):
-        f.at[i].pre = NULL
-    f.held = 0
+    f.made = f.held = 0
     f.like = NULL
 
 
@@ -73,10 +74,9 @@ cdef inline void frames_end(Frames *f) noexcept nogil:
 cdef void frames_drop_blocks(Frames *f) noexcept nogil
 
 
-# Encode a message into one of its frames, all but `part`. Without memory the frame's `pre` stays NULL. The frame is
-# good until this poller encodes the next message: one in frames like others leaves those alone. The "PUB" at m.line may
-# be overwritten with "MSG".
-cdef void encode_msg(const Message *m, Frames *frames, Frame *f) noexcept nogil
+# Encode a message into one of its frames, all but `part`. False: no memory. The frame is good until this poller encodes
+# the next message: one in frames like others leaves those alone. The "PUB" at m.line may be overwritten with "MSG".
+cdef bint encode_msg(const Message *m, Frames *frames, uint32_t form) noexcept nogil
 # Put the payload into a block that the queues of further destinations refer to. Without memory each gets a copy.
 cdef void share_payload(Frames *frames, Frame *f) noexcept nogil
 
@@ -88,16 +88,15 @@ cdef inline bint worth_sharing(const Frame *f) noexcept nogil:
 
 cdef inline Frame *frame_for(const Message *m, Frames *frames, uint32_t form) noexcept nogil:
     """Return the frame for one more destination, which has to set its `part`; NULL when out of memory."""
-    cdef Frame *f = frames.at
-    if m.hdr != 0 or form > FORM_HMSG:   # without a header, HMSG is MSG
-        f = &frames.at[form]
-    if f.pre == NULL:
-        encode_msg(m, frames, f)
-        if unlikely(f.pre == NULL):
+    if m.hdr == 0:
+        form &= ~<uint32_t> 1   # without a header, HMSG is MSG or RMSG
+    if not frames.made >> form & 1:
+        if unlikely(not encode_msg(m, frames, form)):
             return NULL
-    elif unlikely(worth_sharing(f)):
-        share_payload(frames, f)
-    return f
+        frames.made |= <uint8_t> (1 << form)
+    elif unlikely(worth_sharing(&frames.at[form])):
+        share_payload(frames, &frames.at[form])
+    return &frames.at[form]
 
 
 cdef inline void frame_address(Frame *f, const char *part, size_t n) noexcept nogil:

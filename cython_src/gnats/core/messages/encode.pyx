@@ -1,6 +1,6 @@
 """Encode a message in the forms that its subscribers get; see encode.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, strlen
 
@@ -22,14 +22,13 @@ from gnats.includes.layout cimport static_assert
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 
 
-# Frames.held has a bit for each form.
+# Frames.made and Frames.held have a bit for each form.
 static_assert(FORMS <= 8 * sizeof(uint8_t))
 
 
 # A new form has a number in Form, and a place in each of these functions: put_pre and put_mid write its line before and
 # behind the part that each destination has of its own, line_room() has room for both, encode_msg says whether a
-# line that came in can be sent on as it is, and encode_line whether the header is left out. The delivery to such a
-# connection gives the part to frame_address().
+# line that came in can be sent on as it is. The delivery to such a connection gives the part to frame_address().
 
 cdef inline size_t line_room(const Message *m, const Slice *shown) noexcept nogil:
     """Return the bytes of the longest line of any form, without `part`."""
@@ -37,18 +36,20 @@ cdef inline size_t line_room(const Message *m, const Slice *shown) noexcept nogi
         strlen(b"HMSG ") + shown.n + strlen(b"  ") + m.reply.n + 2 * (strlen(b" ") + NUMBER_ROOM) + strlen(b"\r\n"))
 
 
-cdef inline char *put_pre(char *p, const Slice *shown, bint header) noexcept nogil:
+cdef inline char *put_pre(char *p, uint32_t form, const Slice *shown, bint header) noexcept nogil:
     """Write the line up to `part`."""
+    if form >= FORM_RMSG:
+        return put_text(p, b"HMSG " if header else b"RMSG ")
     if header:
         p[0] = c'H'
         p += 1
     return put_text(put(put_text(p, b"MSG "), shown.p, shown.n), b" ")
 
 
-cdef inline char *put_mid(char *p, const Message *m, size_t size, bint header) noexcept nogil:
+cdef inline char *put_mid(char *p, uint32_t form, const Message *m, size_t size, bint header) noexcept nogil:
     """Write the line from `part` to its end, for `size` bytes of header and payload."""
     p = put_text(p, b" ")
-    if m.reply.p != NULL:
+    if m.reply.p != NULL and form < FORM_RMSG:
         p = put_text(put(p, m.reply.p, m.reply.n), b" ")
     if header:
         p = put_text(put(p, m.hdr_text.p, m.hdr_text.n), b" ")
@@ -56,25 +57,20 @@ cdef inline char *put_mid(char *p, const Message *m, size_t size, bint header) n
     return put_text(p, b"\r\n")
 
 
-cdef void encode_msg(const Message *m, Frames *frames, Frame *f) noexcept nogil:
+cdef bint encode_msg(const Message *m, Frames *frames, uint32_t form) noexcept nogil:
     cdef bint header = m.hdr != 0
-    cdef uint32_t whole = FORM_HMSG if header else FORM_MSG
-    if likely(m.line != NULL and f == &frames.at[whole] and frames.like == NULL):
-        reuse_line(m, f, header)
-    elif unlikely(frames.like != NULL):
-        encode_like(m, frames, f)
-    else:
-        encode_line(m, frames, f)
+    if likely(m.line != NULL and form == header and frames.like == NULL):   # FORM_MSG, FORM_HMSG
+        reuse_line(m, &frames.at[form], header)
+        return True
+    if unlikely(frames.like != NULL):
+        return encode_like(m, frames, form)
+    return encode_line(m, frames, form)
 
 
-cdef inline uint32_t form_of(const Frames *frames, const Frame *f) noexcept nogil:
-    return <uint32_t> (f - &frames.at[0])
-
-
-cdef void encode_line(const Message *m, Frames *frames, Frame *frame) noexcept nogil:
-    cdef uint32_t form = form_of(frames, frame)
-    if not write_line(m, frame, form, form == FORM_HMSG, m.hdr if form == FORM_MSG else 0):
-        return
+cdef bint encode_line(const Message *m, Frames *frames, uint32_t form) noexcept nogil:
+    cdef Frame *frame = &frames.at[form]
+    if not write_line(m, frame, form):
+        return False
     frame.block = NULL
     # Not for a short payload that came in parts: its chunks take more memory than its copy, uncounted. Not for one
     # whose header is left out: the header would be kept in memory, uncounted.
@@ -84,6 +80,7 @@ cdef void encode_line(const Message *m, Frames *frames, Frame *frame) noexcept n
     ):
         frame.block = shared_hold(m.block)
         frames.held |= <uint8_t> (1 << form)
+    return True
 
 
 cdef inline void reuse_line(const Message *m, Frame *frame, bint header) noexcept nogil:
@@ -106,19 +103,24 @@ cdef inline void reuse_line(const Message *m, Frame *frame, bint header) noexcep
     frame.block = NULL
 
 
-cdef void encode_like(const Message *m, Frames *frames, Frame *frame) noexcept nogil:
+cdef bint encode_like(const Message *m, Frames *frames, uint32_t form) noexcept nogil:
     """Encode another message in its frames, and write a line of its own before what those have of the rest."""
-    cdef uint32_t form = form_of(frames, frame)
+    cdef Frame *frame = &frames.at[form]
     cdef const Frame *like = frame_for(frames.like_message, frames.like, form)
     cdef Slice shown = message_shown(m)
     cdef char *p = NULL
     if like != NULL:
         p = scratch_room(&m.ps.scratch_like, line_room(m, &shown))
     if p == NULL:
-        return
+        return False
     frame[0] = like[0]   # and its block, which lives as long as `frames.like`
     frame.pre = p
-    frame.pre_n = put_pre(p, &shown, form == FORM_HMSG) - p
+    frame.pre_n = put_pre(p, form, &shown, with_header(m, form)) - p
+    return True
+
+
+cdef inline bint with_header(const Message *m, uint32_t form) noexcept nogil:
+    return form & 1 and m.hdr != 0
 
 
 cdef char *scratch_room(Scratch *s, size_t n) noexcept nogil:
@@ -130,9 +132,10 @@ cdef char *scratch_room(Scratch *s, size_t n) noexcept nogil:
     return s.p
 
 
-cdef bint write_line(const Message *m, Frame *frame, uint32_t form, bint header, size_t left_out) noexcept nogil:
-    """Write the line into the poller's scratch memory, which has room for all forms. The first `left_out` bytes of the
-    message are not sent. False when out of memory."""
+cdef bint write_line(const Message *m, Frame *frame, uint32_t form) noexcept nogil:
+    """Write the line into the poller's scratch memory, which has room for all forms. False when out of memory."""
+    cdef bint header = with_header(m, form)
+    cdef size_t left_out = 0 if header else m.hdr   # bytes of the message that are not sent
     cdef Slice shown = message_shown(m)
     cdef size_t room = line_room(m, &shown)
     cdef char *p = scratch_room(&m.ps.scratch, FORMS * room)
@@ -140,10 +143,10 @@ cdef bint write_line(const Message *m, Frame *frame, uint32_t form, bint header,
         return False
     p += form * room
     frame.pre = p
-    frame.mid = put_pre(p, &shown, header)
+    frame.mid = put_pre(p, form, &shown, header)
     frame.pre_n = frame.mid - frame.pre
     frame.size = m.n - left_out
-    frame.mid_n = put_mid(<char *> frame.mid, m, frame.size, header) - frame.mid
+    frame.mid_n = put_mid(<char *> frame.mid, form, m, frame.size, header) - frame.mid
     frame.pay = m.data + left_out
     frame.pay_n = message_bytes(m) - left_out
     frame.tail_n = 0 if m.ended else strlen(b"\r\n")
@@ -158,7 +161,7 @@ cdef void share_payload(Frames *frames, Frame *frame) noexcept nogil:
     frame.block = shared_new(n)
     if frame.block == NULL:
         return
-    frames.held |= <uint8_t> (1 << form_of(frames, frame))
+    frames.held |= <uint8_t> (1 << (frame - frames.at))
     memcpy(frame.block.data, frame.pay, frame.pay_n)
     if frame.tail_n:
         put_text(frame.block.data + frame.pay_n, b"\r\n")

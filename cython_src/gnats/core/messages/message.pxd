@@ -30,10 +30,21 @@ cdef struct Hop:
     Slice info             # the requester as JSON, as in the header; n is 0 when the header does not name it
 
 
+# What the server that a message came from says about it: arguments of RMSG, HMSG and LMSG.
+cdef struct RemoteArgs:
+    Slice origin           # LMSG of a route: the leaf node cluster that the message came from
+    Slice account          # n is 0 on a connection for one account
+    Slice *queues          # the queue groups to deliver to, in argv
+    uint32_t nqueues
+    uint32_t argc, argv_cap
+    Slice *argv            # all arguments
+
+
 cdef struct Message:
     PollState *ps          # the calling poller's, which owns `origin`
     void *origin           # borrowed core.accounts.subscriber.Subscriber, the publisher
     void *account          # borrowed Account that the publisher publishes in; imports keep it
+    const RemoteArgs *remote   # NULL: published on this server
     Slice subject          # selects the subscribers
     Slice shown            # subject that subscribers see; p is NULL: `subject`
     Slice reply            # p is NULL without one; n == 0 with p set leaves an empty place in the MSG line

@@ -92,6 +92,10 @@ cdef struct SessionType:
     bint (*closing)(Connection c) noexcept nogil
     # Remove some of the subscriptions, after a batch of the poller. False: none is left.
     bint (*leave)(Connection c) noexcept nogil
+    # NULL, or of a link: queue all changes of interest that wait for the peer. A message must not leave before the
+    # interest of those who may have caused it, so this is called before what other pollers have queued joins `out`, and
+    # before a message of this poller does.
+    void (*announce)(Connection c) noexcept nogil
     # -- answers: queue one for the peer, or nothing where the protocol has none --
     # The peer's message is accepted. Called only for a verbose peer (Subscriber.verbose).
     void (*send_ok)(Connection c) noexcept nogil
@@ -210,7 +214,8 @@ cdef class Connection(ConnectionBase):
     cdef void begin_session(self) noexcept nogil   # unless it is closing
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil
     cdef void mark_dirty(self) noexcept nogil      # have the end of the batch flush it
-    cdef void merge_remote(self) noexcept nogil
+    cdef void merge_remote(self, OutQueue *taken) noexcept nogil
+    cdef void queue_taken(self, OutQueue *taken) noexcept nogil
     cdef void take_remote(self) noexcept nogil
     cdef void outbound_over(self, Connection producer) noexcept nogil
     cdef void report_slow_consumer(self) noexcept nogil

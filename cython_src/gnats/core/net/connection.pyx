@@ -6,7 +6,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free
-from libc.string cimport strlen
+from libc.string cimport memset, strlen
 
 from gnats.core.net.connectionbase cimport ConnectionBase
 from gnats.core.net.log_records cimport (
@@ -21,6 +21,7 @@ from gnats.core.net.log_records cimport (
 )
 from gnats.core.net.outbound cimport (
     OutMark,
+    OutQueue,
     outq_append,
     outq_clear,
     outq_free,
@@ -104,7 +105,7 @@ cdef class Connection(ConnectionBase):
         uint64_t cid,
         PollerBase poller not None,
         ServerState state not None,
-        *,
+        *_session_args,
         size_t max_pending=MAX_PENDING_SIZE,
         double write_deadline=DEFAULT_FLUSH_DEADLINE,
         bint retries=False,
@@ -224,12 +225,15 @@ cdef class Connection(ConnectionBase):
 
     cdef void on_signal(self) noexcept nogil:
         cdef uint32_t ctl, reason
+        cdef OutQueue taken
         lock_remote(self)
         ctl = self.ctl
         reason = self.ctl_reason
         self.ctl = self.ctl_reason = 0
-        self.merge_remote()
+        self.merge_remote(&taken)
         unlock_remote(self)
+        if self.session.announce != NULL:
+            self.queue_taken(&taken)
         self.session.on_control(self, ctl)
         if load8(&self.closing):
             if not self.draining:
@@ -419,10 +423,19 @@ cdef class Connection(ConnectionBase):
             self.dirty_next = self.ps.dirty
             self.ps.dirty = <void *> self
 
-    cdef void merge_remote(self) noexcept nogil:
-        """Append what other threads have queued to `out`. The lock is held."""
+    cdef void merge_remote(self, OutQueue *taken) noexcept nogil:
+        """Append what other threads have queued to `out`, or with SessionType.announce to `taken`. The lock is held."""
         store8(&self.has_remote, 0)
-        outq_merge(&self.out, &self.remote, &self.ps.pool)
+        if unlikely(self.session.announce != NULL):
+            memset(taken, 0, sizeof(OutQueue))
+            outq_merge(taken, &self.remote, &self.ps.pool)
+        else:
+            outq_merge(&self.out, &self.remote, &self.ps.pool)
+
+    cdef void queue_taken(self, OutQueue *taken) noexcept nogil:
+        """Append what merge_remote() has taken to `out`, behind the interest that came before it."""
+        self.session.announce(self)
+        outq_merge(&self.out, taken, &self.ps.pool)
 
     cdef void take_remote(self) noexcept nogil:
         """Append what other threads have queued to `out`, ahead of what the owner queues next.
@@ -430,9 +443,12 @@ cdef class Connection(ConnectionBase):
         Publisher A has its PONG, so everything that A sent before is in `out` or `remote`. It must leave ahead of what
         was caused later.
         """
+        cdef OutQueue taken
         lock_remote(self)
-        self.merge_remote()
+        self.merge_remote(&taken)
         unlock_remote(self)
+        if unlikely(self.session.announce != NULL):
+            self.queue_taken(&taken)
 
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil:
         """Queue protocol bytes for the peer; the end of the batch flushes them."""
@@ -632,14 +648,17 @@ cdef class Connection(ConnectionBase):
             reason == READ_ERROR or reason == WRITE_ERROR or reason == SLOW_CONSUMER_PENDING_BYTES
             or reason == SLOW_CONSUMER_WRITE_DEADLINE or reason == TLS_HANDSHAKE_ERROR)
         cdef Transport *layer = self.transport
+        cdef OutQueue taken
         if load8(&self.closing):
             return
         hand_over_first(self.ps)
         lock_remote(self)
         store8(&self.closing, 1)
         self.refused = 1
-        self.merge_remote()
+        self.merge_remote(&taken)
         unlock_remote(self)
+        if self.session.announce != NULL:
+            outq_merge(&self.out, &taken, &self.ps.pool)   # no interest: the peer is about to forget all
         store32(&self.reason, reason)
         while layer != NULL:
             if layer.type.timer != NULL:

@@ -8,12 +8,14 @@ from libc.string cimport memcpy, strlen
 from gnats.core.net.log_records cimport (
     LOG_AUTO_UNSUBSCRIBE,
     LOG_IMPORT_SUBSCRIPTION,
+    LOG_INVALID_REMOTE_SUB,
     LOG_LEFT_OUT,
     LOG_MAX_SUBSCRIPTIONS,
     LOG_PRODUCER_STALLED,
     LOG_PUBLISH_VIOLATION,
     LOG_SUBSCRIPTION_REMOVED,
     LOG_TRACE_BAD_DESTINATION,
+    LOG_UNKNOWN_ACCOUNT,
 )
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.inbox cimport EV_LOG, EV_TRACE, Event
@@ -27,7 +29,8 @@ cdef inline bint comes_again(int code) noexcept nogil:
     return (
         LOG_PUBLISH_VIOLATION <= code <= LOG_MAX_SUBSCRIPTIONS or code == LOG_AUTO_UNSUBSCRIBE
         or code == LOG_PRODUCER_STALLED or code == LOG_SUBSCRIPTION_REMOVED
-        or LOG_IMPORT_SUBSCRIPTION <= code <= LOG_TRACE_BAD_DESTINATION)
+        or LOG_IMPORT_SUBSCRIPTION <= code <= LOG_TRACE_BAD_DESTINATION
+        or LOG_UNKNOWN_ACCOUNT <= code <= LOG_INVALID_REMOTE_SUB)
 
 
 @cython.no_gc_clear   # __dealloc__ of subclasses needs the objects

@@ -26,6 +26,12 @@ cpdef enum LogCode:
     LOG_TRACE_ORIGIN = 57           # data: the account that a header names
     LOG_TRACE_BAD_DESTINATION = 58  # data: subject
     LOG_LEFT_OUT = 59               # records were left out: see ConnectionBase.take_unlogged
+    # of links to other servers
+    LOG_UNKNOWN_ACCOUNT = 64        # data: account NUL subject, of interest
+    LOG_UNKNOWN_ACCOUNT_MSG = 65    # data: account NUL subject, of a message
+    LOG_CANNOT_EXPORT = 66          # data: subject
+    LOG_INVALID_REMOTE_SUB = 67
+    LOG_SENT_INTEREST = 68
     LOG_TLS_STARTING = 80
     LOG_TLS_COMPLETE = 81
     LOG_TLS_VERSION = 82            # b: 0x0303 or 0x0304; data: cipher suite

@@ -7,7 +7,7 @@ touches a parser.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from gnats.core.messages.message cimport Message
+from gnats.core.messages.message cimport Message, RemoteArgs
 from gnats.core.net.shared cimport Shared
 from gnats.core.runtime.slice cimport Slice
 
@@ -36,6 +36,8 @@ cpdef enum Violation:
     BAD_REMOTE_SIZE = 15
     UNSUPPORTED_OPERATION = 16   # a verb of a connection kind that gnats does not have yet
     PARSER_OUT_OF_MEMORY = 17
+    BAD_REMOTE_SUB_ARGS = 18     # b: 'R' or 'L', the verb
+    BAD_REMOTE_UNSUB_ARGS = 19
 
 
 # The arguments of the current message.
@@ -44,16 +46,6 @@ cdef struct PubArg:
     Slice arg          # the whole argument line
     int32_t size       # payload, headers included
     int32_t hdr        # header bytes, -1 without headers
-
-
-# Further arguments of an RMSG, LMSG or HMSG from another server.
-cdef struct RemoteArgs:
-    Slice origin       # LMSG of a route: the leaf node cluster it came from
-    Slice account
-    Slice *queues      # queue groups to deliver to, in argv
-    uint32_t nqueues
-    uint32_t argc, argv_cap
-    Slice *argv        # all arguments
 
 
 # The functions that a parser calls. They return PARSE_OK to go on, PARSE_PUNT or PARSE_CLOSED to stop.
@@ -116,6 +108,3 @@ cdef inline char *parser_wants(Parser *parser, size_t *n) noexcept nogil:
     return parser.block.data + parser.msg_len if parser.block != NULL else NULL
 # k bytes were read straight to where parser_wants() said.
 cdef int payload_filled(Parser *parser, size_t k) noexcept nogil
-
-# Return the number that up to nine decimal digits spell, -1 for anything else.
-cdef int parse_size(const char *p, size_t n) noexcept nogil

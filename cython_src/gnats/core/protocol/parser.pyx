@@ -4,11 +4,21 @@ States have nats-server's numbers: they appear in a log line that people search 
 payloads and the fast path for publishing are code.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memchr, memcpy, memset
 
+from gnats.core.messages.message cimport Message, RemoteArgs
 from gnats.core.net.shared cimport shared_drop, shared_new
+from gnats.core.protocol.remote_args cimport (
+    REMOTE_BAD_ARGS,
+    REMOTE_BAD_INDICATOR,
+    REMOTE_BAD_SIZE,
+    REMOTE_OK,
+    RemoteForm,
+    read_remote_msg,
+)
+from gnats.core.protocol.words cimport parse_size
 from gnats.core.runtime.kinds cimport CLIENT, GATEWAY, LEAF, ROUTER
 from gnats.core.subjects.subject cimport is_valid_literal_subject
 from gnats.includes.atomics cimport unlikely
@@ -118,18 +128,6 @@ def _build_tables() -> None:
 
 
 _build_tables()
-
-
-cdef int parse_size(const char *p, size_t n) noexcept nogil:
-    cdef int value = 0
-    cdef size_t i
-    if n == 0 or n > 9:
-        return -1
-    for i in range(n):
-        if p[i] < c'0' or p[i] > c'9':
-            return -1
-        value = value * 10 + (p[i] - c'0')
-    return value
 
 
 cdef inline void move(Slice *s, char *old, char *new) noexcept nogil:
@@ -440,87 +438,29 @@ cdef int parse_pub(Parser *parser, char *arg, size_t n, bint header) noexcept no
     return PARSE_OK
 
 
-cdef bint split_args(RemoteArgs *r, char *arg, size_t n) noexcept nogil:
-    cdef size_t i
-    cdef bint inside = False
-    cdef uint32_t cap
-    cdef Slice *grown
-    r.argc = 0
-    for i in range(n):
-        if arg[i] == c' ' or arg[i] == c'\t' or arg[i] == c'\r' or arg[i] == c'\n':
-            if inside:
-                r.argv[r.argc - 1].n = arg + i - r.argv[r.argc - 1].p
-                inside = False
-        elif not inside:
-            if r.argc == r.argv_cap:
-                cap = r.argv_cap * 2 if r.argv_cap else 8
-                grown = <Slice *> realloc(r.argv, cap * sizeof(Slice))
-                if grown == NULL:
-                    return False
-                r.argv = grown
-                r.argv_cap = cap
-            r.argv[r.argc].p = arg + i
-            r.argc += 1
-            inside = True
-    if inside:
-        r.argv[r.argc - 1].n = arg + n - r.argv[r.argc - 1].p
-    return True
-
-
 cdef int parse_remote_msg(Parser *parser, char *arg, size_t n, bint header) noexcept nogil:
-    # [origin] [account] subject [reply | + reply queues... | '|' queues...] [header size] size
     cdef PubArg *pa = &parser.pa
-    cdef RemoteArgs *r
-    cdef uint32_t at = 0, sizes
-    cdef Slice none
-    none.p = NULL
-    none.n = 0
+    cdef RemoteForm form
+    cdef int rc
     if parser.remote == NULL:
         parser.remote = <RemoteArgs *> calloc(1, sizeof(RemoteArgs))
-    r = parser.remote
-    if r == NULL or not split_args(r, arg, n):
-        return parser.on.violation(parser.owner, PARSER_OUT_OF_MEMORY, 0, NULL, 0)
+        if parser.remote == NULL:
+            return parser.on.violation(parser.owner, PARSER_OUT_OF_MEMORY, 0, NULL, 0)
+    form.origin = not header and parser.kind == ROUTER and (parser.op | 0x20) == c'l'
+    form.account = parser.kind == GATEWAY or (parser.kind == ROUTER and parser.has_account)
+    form.header = header or form.origin   # a message on behalf of a leaf node always has a header size
     pa.arg.p = arg
     pa.arg.n = n
-    r.origin = r.account = pa.m.reply = pa.m.hdr_text = none
-    r.queues = NULL
-    r.nqueues = 0
-    pa.hdr = -1
     pa.m.line = NULL
-    if not header and parser.kind == ROUTER and (parser.op | 0x20) == c'l':
-        header = True   # a message on behalf of a leaf node always has a header size
-        at += 1
-    if parser.kind == GATEWAY or (parser.kind == ROUTER and parser.has_account):
-        at += 1
-    sizes = 2 if header else 1
-    if r.argc < at + 1 + sizes:
-        return parser.on.violation(parser.owner, BAD_REMOTE_MSG_ARGS, 0, arg, n)
-    if at:
-        r.account = r.argv[at - 1]
-        if at == 2 or not parser.has_account:
-            r.origin = r.argv[0]
-            if not parser.has_account:
-                r.account = none
-    pa.m.subject = r.argv[at]
-    pa.m.n_text = r.argv[r.argc - 1]
-    pa.size = parse_size(pa.m.n_text.p, pa.m.n_text.n)
-    if header:
-        pa.m.hdr_text = r.argv[r.argc - 2]
-        pa.hdr = parse_size(pa.m.hdr_text.p, pa.m.hdr_text.n)
-    at += 1
-    if r.argc == at + 1 + sizes:
-        pa.m.reply = r.argv[at]
-    elif r.argc > at + 1 + sizes:
-        if r.argv[at].n != 1 or (r.argv[at].p[0] != c'+' and r.argv[at].p[0] != c'|'):
-            return parser.on.violation(parser.owner, BAD_REMOTE_REPLY_INDICATOR, 0, arg, n)
-        if r.argv[at].p[0] == c'+':
-            at += 1
-            pa.m.reply = r.argv[at]
-        r.queues = r.argv + at + 1
-        r.nqueues = r.argc - sizes - at - 1
-    if pa.size < 0 or (header and (pa.hdr < 0 or pa.hdr > pa.size)):
-        return parser.on.violation(parser.owner, BAD_REMOTE_SIZE, 0, arg, n)
-    return PARSE_OK
+    pa.m.remote = parser.remote
+    rc = read_remote_msg(parser.remote, &form, arg, n, &pa.m, &pa.size, &pa.hdr)
+    if rc == REMOTE_OK:
+        return PARSE_OK
+    return parser.on.violation(
+        parser.owner,
+        BAD_REMOTE_MSG_ARGS if rc == REMOTE_BAD_ARGS else
+        BAD_REMOTE_REPLY_INDICATOR if rc == REMOTE_BAD_INDICATOR else
+        BAD_REMOTE_SIZE if rc == REMOTE_BAD_SIZE else PARSER_OUT_OF_MEMORY, 0, arg, n)
 
 
 cdef int fast_pub(Parser *parser, char *buf, size_t n, size_t *at) noexcept nogil:
@@ -669,9 +609,7 @@ cdef int end_msg(Parser *parser, char *msg) noexcept nogil:
     parser.block = parser.pa.m.block = NULL
     parser.msg_len = 0
     drop_arg(parser)
-    if parser.remote != NULL:
-        parser.remote.queues = NULL
-        parser.remote.nqueues = 0
+    parser.pa.m.remote = NULL   # on a route, too, a PUB comes from nowhere
     parser.state = OP_START
     return rc
 
@@ -685,7 +623,7 @@ cdef void rebase(Parser *parser, char *old, char *new) noexcept nogil:
     move(&pa.m.reply, old, new)
     move(&pa.m.n_text, old, new)
     move(&pa.m.hdr_text, old, new)
-    if r != NULL:
+    if pa.m.remote != NULL:
         move(&r.origin, old, new)
         move(&r.account, old, new)
         for i in range(r.nqueues):

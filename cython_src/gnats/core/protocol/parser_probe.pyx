@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from gnats.core.messages.message cimport RemoteArgs
 from gnats.core.protocol.parser cimport (
     PARSE_CLOSED,
     PARSE_OK,
@@ -12,7 +13,6 @@ from gnats.core.protocol.parser cimport (
     Parser,
     ParserHandlers,
     PubArg,
-    RemoteArgs,
     parse,
     parser_free,
     parser_init,
@@ -101,7 +101,7 @@ cdef int process_inbound_msg(void *owner) noexcept nogil:
 
 cdef void record_msg(ParserProbe probe) noexcept:
     cdef PubArg *pa = &probe.parser.pa
-    cdef RemoteArgs *r = probe.parser.remote
+    cdef const RemoteArgs *r = pa.m.remote
     call = ("msg", text(&pa.m.subject), text(&pa.m.reply), pa.hdr, pa.m.data[:pa.m.n])
     if probe.parser.kind and r == NULL:
         call += None, None, []

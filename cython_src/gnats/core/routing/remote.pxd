@@ -26,7 +26,7 @@ from gnats.core.subjects.sublist cimport Subscription
 
 # Adjacent frames of one size for one subscription.
 cdef struct Run:
-    Subscription *sub
+    Subscription *sub     # NULL: a link's
     uint32_t n
     uint32_t size         # bytes of each frame on the wire,
     uint32_t payload      # and of its header and payload
@@ -53,6 +53,7 @@ cdef struct Handoffs:
     Handoff at[PLACES]
 
 
-# Queue a message to a connection of another poller, or keep it for hand_over().
+# Queue a message to a connection of another poller, or keep it for hand_over(). `s` is NULL for a link, which gets one
+# message for many subscriptions, whichever of them end meanwhile.
 cdef Egress deliver_remote(Subscriber c, const Message *m, Subscription *s, const Frame *f) noexcept nogil
 cdef void handoffs_free(PollState *ps) noexcept nogil

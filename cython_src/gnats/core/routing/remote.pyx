@@ -39,7 +39,7 @@ from gnats.core.runtime.kinds cimport JETSTREAM
 from gnats.core.runtime.state cimport MAX_POLLERS, ServerState
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.arrays cimport array_grow
-from gnats.includes.atomics cimport addi64_seq, load8, load64, loadi64, store8, store8_release, unlikely
+from gnats.includes.atomics cimport addi64_seq, load64, load8, loadi64, store8, store8_release, unlikely
 from gnats.includes.layout cimport static_assert
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
@@ -98,8 +98,8 @@ cdef inline bint may_wait(Subscriber c, const Message *m, const Subscription *s,
     once.
     """
     return (
-        s.queue_len == 0 and m.reply.p == NULL and (<Connection> m.origin).kind != JETSTREAM
-        and frame_size(f) < KEEP_BELOW and loadi64(<int64_t *> &s.max) <= 0
+        (s == NULL or (s.queue_len == 0 and loadi64(<int64_t *> &s.max) <= 0))
+        and m.reply.p == NULL and (<Connection> m.origin).kind != JETSTREAM and frame_size(f) < KEEP_BELOW
         and not load8(&c.closing) and not load8(&c.gated)
     )
 
@@ -132,18 +132,22 @@ cdef inline bint keep(
 
 cdef Egress deliver_now(Subscriber c, const Message *m, Subscription *s, const Frame *f) noexcept nogil:
     cdef PollState *ps = m.ps
-    cdef int64_t nm, max
+    cdef int64_t nm = 0, max = 0
     cdef bint wake = False, over = False, dropped
     pthread_mutex_lock(&c.lock)
-    # Count under the lock: when a poller counts the last message, all messages before it are queued.
-    max = loadi64(&s.max)
-    if c.refused or load8(&s.closed):
+    if c.refused:
         pthread_mutex_unlock(&c.lock)
-        return EGRESS_SUB_CLOSED if load8(&s.closed) else EGRESS_CLIENT_CLOSED
-    nm = addi64_seq(&s.nm, 1) + 1
-    if max > 0 and nm > max:
-        pthread_mutex_unlock(&c.lock)
-        return EGRESS_AUTO_UNSUBSCRIBED
+        return EGRESS_CLIENT_CLOSED
+    if s != NULL:
+        # Count under the lock: when a poller counts the last message, all messages before it are queued.
+        max = loadi64(&s.max)
+        if load8(&s.closed):
+            pthread_mutex_unlock(&c.lock)
+            return EGRESS_SUB_CLOSED
+        nm = addi64_seq(&s.nm, 1) + 1
+        if max > 0 and nm > max:
+            pthread_mutex_unlock(&c.lock)
+            return EGRESS_AUTO_UNSUBSCRIBED
     dropped = is_dropped(c, m)
     if not dropped:
         wake = c.remote.head == NULL
@@ -253,7 +257,8 @@ cdef void hand_over_kept(Subscriber c, Handoff *h, PollState *ps) noexcept nogil
         wake = False
     elif all_open(h):
         for i in range(h.n):
-            addi64_seq(&h.runs[i].sub.nm, h.runs[i].n)
+            if h.runs[i].sub != NULL:
+                addi64_seq(&h.runs[i].sub.nm, h.runs[i].n)
             c.remote_msgs += h.runs[i].n
             c.remote_bytes += <uint64_t> h.runs[i].n * h.runs[i].payload
         if h.frames.bytes >= CHAIN_FROM or not outq_pour(&c.remote, &h.frames, &ps.pool):
@@ -275,9 +280,11 @@ cdef void hand_over_kept(Subscriber c, Handoff *h, PollState *ps) noexcept nogil
 
 cdef inline bint all_open(const Handoff *h) noexcept nogil:
     """Return whether every subscription takes all its messages. The lock is held: none is ended meanwhile."""
+    cdef const Subscription *s
     cdef size_t i
     for i in range(h.n):
-        if load8(&h.runs[i].sub.closed) or loadi64(&h.runs[i].sub.max) > 0:
+        s = h.runs[i].sub
+        if s != NULL and (load8(&s.closed) or loadi64(&s.max) > 0):
             return False
     return True
 

@@ -1,7 +1,7 @@
 """Route a message to its subscribers; see route.pxd."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from gnats.core.accounts.account cimport Account, StreamImport, import_sub, import_to
 from gnats.core.accounts.guard cimport CHECK_DELIVERIES, delivery_denied
@@ -17,14 +17,14 @@ from gnats.core.messages.encode cimport (
     frames_begin_like,
     frames_end,
 )
-from gnats.core.messages.message cimport Message, NativeSub, native_sub
+from gnats.core.messages.message cimport Message, NativeSub, RemoteArgs, native_sub
 from gnats.core.messages.msgtrace cimport trace_egress, trace_stream_export
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.net.log_records cimport LOG_AUTO_UNSUBSCRIBE
 from gnats.core.net.pollstate cimport hand_over_first, poller_random
 from gnats.core.routing.delivery cimport (
-    EGRESS_CLIENT_CLOSED,
     EGRESS_AUTO_UNSUBSCRIBED,
+    EGRESS_CLIENT_CLOSED,
     EGRESS_NO_ECHO,
     EGRESS_OK,
     EGRESS_SUB_CLOSED,
@@ -34,6 +34,7 @@ from gnats.core.routing.delivery cimport (
     note_shown,
 )
 from gnats.core.routing.remote cimport deliver_remote
+from gnats.core.routing.targets cimport Targets, targets_add, targets_begin, targets_send
 from gnats.core.runtime.inbox cimport (
     ACCOUNT_PART,
     EV_MSG,
@@ -48,7 +49,9 @@ from gnats.core.runtime.kinds cimport JETSTREAM
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.turn cimport turn_spend
 from gnats.core.subjects.sublist cimport (
+    SUB_ACCOUNT,
     SUB_NATIVE,
+    SUB_SERVICE,
     SUB_SHADOW,
     MatchResult,
     QueueGroup,
@@ -63,7 +66,8 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put
 
 # Which function calls which, for one subscription of a match result:
-#   process_msg_results   deliver_msg; for native subscriptions and their shadows, last, call_native and deliver_shadow
+#   process_msg_results   deliver_msg; then targets_send for links to other servers (core.routing.targets); for native
+#                         subscriptions and their shadows, last, call_native and deliver_shadow
 #   deliver_msg           deliver_shadow for a stream import, deliver_traced for a traced message, else deliver
 #   deliver_shadow        deliver_import, and that deliver_traced or deliver
 #   deliver_traced        deliver
@@ -75,6 +79,13 @@ cdef enum:
     FEW_LAST = 16      # native subscribers that fit on the stack
     NATIVE_COST = 16   # units of a turn that one of them takes
     FEW_BYTES = 256    # bytes of a result with subscribers so few that their cost does not count
+
+
+# The members of a queue group that a message may go to.
+cdef enum Members:
+    ALL_MEMBERS
+    LOCAL_MEMBERS
+    REMOTE_MEMBERS
 
 
 # Native subscribers of a message, and shadows of such: they come last.
@@ -103,41 +114,44 @@ cdef inline bint is_native_shadow(const Subscription *s) noexcept nogil:
 
 cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) noexcept nogil:
     cdef Frames frames
-    cdef uint32_t i, k, start
-    cdef uint64_t delivered = 0   # to clients; deliveries to the server itself do not count
+    cdef Targets targets
+    cdef uint32_t i, k
+    cdef uint64_t delivered = 0   # to clients and links; deliveries to the server itself do not count
     cdef bint received = False
-    cdef const QueueGroup *group
     cdef Subscription *s
     cdef LastOnes last
     last.n = 0
     last.subs = last.few
     frames_begin(&frames)
+    targets_begin(&targets)
     for i in range(r.npsubs):
         s = r.psubs[i]
         if unlikely(s.flags != 0) and (s.flags != SUB_SHADOW or is_native_shadow(s)):
-            if not add_last(&last, s, r):
+            if s.flags == SUB_ACCOUNT:
+                if m.remote == NULL:   # what has come over a link goes over no other
+                    targets_add(&targets, m, s)
+            elif not add_last(&last, s, r):
                 (<Connection> m.origin).out_of_memory(WRITE_ERROR)   # the others are served all the same
             continue
         if deliver_msg(m, s, &frames):
             received = True
             delivered += not s.internal
     for k in range(r.nqgroups):
-        group = &r.qgroups[k]
-        start = poller_random(m.ps) % group.n if group.n > 1 else 0
-        # Deliver to one member; try the others when it cannot take the message.
-        for i in range(group.n):
-            s = group.subs[(start + i) % group.n]
-            if unlikely(s.flags != 0) and (s.flags & SUB_NATIVE or is_native_shadow(s)):
-                if load8(&s.closed) or (s.flags == SUB_SHADOW and m.hop != NULL):
-                    continue
-                if not add_last(&last, s, r):
-                    (<Connection> m.origin).out_of_memory(WRITE_ERROR)
-                    continue
-            elif not deliver_msg(m, s, &frames):
+        if unlikely(m.remote != NULL):
+            if not names_group(m.remote, r.qgroups[k].subs[0]):
                 continue
+            s = deliver_to_group(m, &r.qgroups[k], &frames, &last, &targets, LOCAL_MEMBERS, r)
+            if s == NULL:   # all have left meanwhile, and the sender has yet to hear of it
+                s = deliver_to_group(m, &r.qgroups[k], &frames, &last, &targets, REMOTE_MEMBERS, r)
+        else:
+            s = deliver_to_group(m, &r.qgroups[k], &frames, &last, &targets, ALL_MEMBERS, r)
+        if s != NULL:
             received = True
-            delivered += not s.internal
-            break
+            delivered += not s.internal and s.flags != SUB_ACCOUNT
+    if unlikely(targets.n != 0):
+        # Before those that may publish in place: what they cause comes after what caused it.
+        received = True
+        delivered += targets_send(&targets, m, &frames)
     if delivered:
         bump64(&m.ps.out_msgs, delivered)
         bump64(&m.ps.out_bytes, delivered * m.n)
@@ -153,12 +167,50 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
             if s.flags == SUB_SHADOW:
                 received |= deliver_shadow(m, s, &frames)
                 continue
+            if s.flags == SUB_SERVICE and m.remote != NULL:
+                continue   # the requester's server has imported the service for it
             addi64_seq(&s.nm, 1)
             received |= call_native(m, s)
         if last.subs != last.few:
             free(last.subs)
     frames_end(&frames)
     return ROUTE_DELIVERED if received else ROUTE_NOBODY
+
+
+cdef inline bint names_group(const RemoteArgs *remote, const Subscription *member) noexcept nogil:
+    """Return whether the server that sent a message wants it delivered to the member's queue group."""
+    cdef uint32_t i
+    for i in range(remote.nqueues):
+        if remote.queues[i].n == member.queue_len and memcmp(
+                remote.queues[i].p, sub_queue(member), member.queue_len) == 0:
+            return True
+    return False
+
+
+cdef inline Subscription *deliver_to_group(
+    const Message *m, const QueueGroup *group, Frames *frames, LastOnes *last, Targets *targets, Members which,
+    const MatchResult *r
+) noexcept nogil:
+    """Deliver to one member of a queue group; try the others when it cannot take the message. NULL: none has."""
+    cdef uint32_t i, start = poller_random(m.ps) % group.n if group.n > 1 else 0
+    cdef Subscription *s
+    for i in range(group.n):
+        s = group.subs[(start + i) % group.n]
+        if unlikely(which != ALL_MEMBERS) and (s.flags == SUB_ACCOUNT) != (which == REMOTE_MEMBERS):
+            continue
+        if unlikely(s.flags != 0) and (s.flags & (SUB_NATIVE | SUB_ACCOUNT) or is_native_shadow(s)):
+            if s.flags == SUB_ACCOUNT:
+                if targets_add(targets, m, s):
+                    return s
+                continue
+            if load8(&s.closed) or (s.flags == SUB_SHADOW and m.hop != NULL):
+                continue
+            if add_last(last, s, r):
+                return s
+            (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+        elif deliver_msg(m, s, frames):
+            return s
+    return NULL
 
 
 cdef inline bint deliver_msg(const Message *m, Subscription *s, Frames *frames) noexcept nogil:

@@ -18,9 +18,9 @@ from gnats.core.messages.responses cimport (
     Expected,
     Measured,
     ServiceExport,
+    expected_header,
     export_hold,
     export_release,
-    expected_header,
     queue_drop,
     replymap_remove,
 )
@@ -30,7 +30,7 @@ from gnats.core.runtime.kinds cimport ACCOUNT
 from gnats.core.runtime.quiesce cimport qs_retire
 from gnats.core.subjects.sublist cimport SL_OK, SUB_SERVICE, Subscription, sub_new, sub_row
 from gnats.core.subjects.transform cimport SubjectTransform, transform_copy
-from gnats.includes.atomics cimport load8, loadi64, store8, store64, storei64
+from gnats.includes.atomics cimport load8, loadi64, store64, store8, storei64
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.units cimport SECOND
 

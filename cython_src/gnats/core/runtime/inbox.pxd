@@ -33,6 +33,7 @@ cpdef enum:
     # a request was measured; a: the export's id; b: its status; data: core.messages.responses.Measured, header
     EV_LATENCY = 8
     EV_MSG_TRACE = 9    # a message was traced; data: core.messages.msgtrace.TraceHead, header, destination, entries
+    EV_PONG = 11        # of a link: the PING that the control plane wanted was answered
     EV_JETSTREAM = 10   # client: a stream or a consumer; a: the kind of its notice
 
 cpdef enum:

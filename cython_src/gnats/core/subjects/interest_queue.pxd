@@ -58,6 +58,7 @@ cdef struct InterestQueue:
     # The queue was empty and has something to take now. Called with a sublist's lock held to write.
     void (*wake)(void *link) noexcept nogil
     void *link
+    uint8_t waiting           # there is something to take; atomic, for a look without the lock
     pthread_mutex_t lock      # the rest is under it
     ChangeTable table
     InterestChange *first

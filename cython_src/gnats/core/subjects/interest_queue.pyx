@@ -9,7 +9,7 @@ from gnats.core.runtime.hash_table cimport as_chained, as_chains, chains_add, ch
 from gnats.core.subjects.subject cimport hash_bytes, hash_seed_a, mul_mix
 from gnats.core.subjects.sublist cimport InterestSink, Sublist, sub_queue, sub_subject
 from gnats.core.subjects.trie cimport Interest, Subscription
-from gnats.includes.atomics cimport add64, load64
+from gnats.includes.atomics cimport add64, load64, store8_release
 from gnats.includes.pthread cimport (
     pthread_mutex_destroy,
     pthread_mutex_init,
@@ -72,6 +72,7 @@ cdef InterestChange *interest_queue_take(InterestQueue *q, uint32_t most, bint *
         end = &end[0].later
         most -= 1
     end[0] = NULL
+    store8_release(&q.waiting, q.first != NULL)
     pthread_mutex_unlock(&q.lock)
     return taken
 
@@ -93,6 +94,7 @@ cdef void note_change(
         drop_all(q)
         q.incomplete = 1
     idle = idle and (q.first != NULL or q.incomplete)
+    store8_release(&q.waiting, q.first != NULL or q.incomplete)
     pthread_mutex_unlock(&q.lock)
     if idle:
         q.wake(q.link)

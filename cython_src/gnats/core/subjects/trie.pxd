@@ -34,7 +34,8 @@ cdef enum:
     SUB_NATIVE = 8       # messages for JetStream
     # A further one of a subscriber that is in this sublist already: skipped where each subscriber is to be found once.
     SUB_FURTHER = 16
-    # In another account than its subscriber's; core.accounts.subscriptions.AccountSub stands before it.
+    # A link's to another server, which subscribes in any account; core.accounts.subscriptions.AccountSub stands before
+    # it.
     SUB_ACCOUNT = 32
 
 

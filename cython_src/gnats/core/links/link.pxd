@@ -1,0 +1,58 @@
+"""What a link tells the server at its other end: the interest of the accounts that it carries, and all changes of it.
+
+All links share this; a kind of link says which accounts it carries, and writes the lines. Interest goes through a queue
+(core.subjects.interest_queue), so that it can be noted on any thread. A message must not overtake the interest that its
+sender had before: see SessionType.announce.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint8_t
+
+from gnats.core.accounts.account cimport Account
+from gnats.core.accounts.registry cimport AccountRegistry, AccountSink
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.subjects.interest_queue cimport FollowedAccount, InterestChange, InterestQueue
+from gnats.includes.atomics cimport load8_acquire
+
+
+cdef struct Follower:
+    FollowedAccount followed
+    Follower *next
+
+
+cdef struct Link:
+    AccountSink sink           # first: the registry knows only this
+    InterestQueue queue
+    void *owner                # borrowed Subscriber
+    void *registry             # borrowed AccountRegistry
+    Follower *followers        # of the accounts that it carries; under the registry's lock
+    uint8_t begun              # link_begin() was called; the owner's
+    uint8_t lost               # there was no memory to follow an account; atomic
+    uint8_t gone               # an account has been removed since link_announce() looked; atomic
+    # Return whether the link carries an account. Called with the registry's lock held.
+    bint (*carries)(Subscriber owner, Account account) noexcept nogil
+    # Queue the lines for a change. Return False when out of memory.
+    bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil
+
+
+cdef void link_init(
+    Link *link, Subscriber owner, AccountRegistry registry, size_t limit,
+    bint (*carries)(Subscriber owner, Account account) noexcept nogil,
+    bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil) noexcept nogil
+cdef void link_free(Link *link) noexcept nogil
+
+# -- the owner --
+# Follow all accounts that the link carries, from now on.
+cdef void link_begin(Link *link) noexcept nogil
+# Follow none any more.
+cdef void link_end(Link *link) noexcept nogil
+# Queue the lines for all changes that wait (SessionType.announce). When some are lost, close: the peer must begin anew.
+cdef void link_announce(Subscriber owner, Link *link) noexcept nogil
+
+
+cdef inline bint link_waits(const Link *link) noexcept nogil:
+    """Return whether link_announce() has something to announce."""
+    return load8_acquire(&link.queue.waiting) != 0
+
+
+# Remove the subscriptions in accounts that have been removed, if any have.
+cdef void link_remove_gone(Subscriber owner, Link *link) noexcept nogil

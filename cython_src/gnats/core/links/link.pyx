@@ -1,0 +1,143 @@
+"""What a link tells the server at its other end; see link.pxd."""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from gnats.core.accounts.account cimport Account
+from gnats.core.accounts.registry cimport AccountRegistry, AccountSink
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.accounts.subscriptions cimport sub_account, unsubscribe
+from gnats.core.net.connection cimport SLOW_CONSUMER_PENDING_BYTES, WRITE_ERROR
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.interest_queue cimport (
+    WANT_LOCAL,
+    InterestChange,
+    interest_queue_follow,
+    interest_queue_free,
+    interest_queue_init,
+    interest_queue_leave,
+    interest_queue_take,
+)
+from gnats.core.subjects.sublist cimport Subscription
+from gnats.includes.atomics cimport load8, store8, store8_release
+
+
+cdef void link_init(
+    Link *link, Subscriber owner, AccountRegistry registry, size_t limit,
+    bint (*carries)(Subscriber owner, Account account) noexcept nogil,
+    bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil
+) noexcept nogil:
+    memset(link, 0, sizeof(Link))
+    interest_queue_init(&link.queue, WANT_LOCAL, limit, wake, <void *> owner)
+    link.sink.came = came
+    link.sink.gone = gone
+    link.owner = <void *> owner
+    link.registry = <void *> registry
+    link.carries = carries
+    link.write = write
+
+
+cdef void link_free(Link *link) noexcept nogil:
+    interest_queue_free(&link.queue)
+
+
+cdef void link_begin(Link *link) noexcept nogil:
+    link.begun = 1
+    (<AccountRegistry> link.registry).add_sink(&link.sink)
+
+
+cdef void link_end(Link *link) noexcept nogil:
+    cdef Follower *follower
+    if not link.begun:
+        return
+    (<AccountRegistry> link.registry).remove_sink(&link.sink)   # nobody else touches the followers from here on
+    while link.followers != NULL:
+        follower = link.followers
+        link.followers = follower.next
+        interest_queue_leave(&follower.followed, (<Account> follower.followed.account).sublist)
+        free(follower)
+
+
+cdef void link_announce(Subscriber owner, Link *link) noexcept nogil:
+    cdef InterestChange *change
+    cdef InterestChange *following
+    cdef bint incomplete = False, written = True
+    if load8(&owner.closing):
+        return
+    if load8(&link.lost):
+        owner.close_soon(WRITE_ERROR)
+        return
+    if not link_waits(link):
+        return
+    change = interest_queue_take(&link.queue, <uint32_t> -1, &incomplete)
+    while change != NULL:
+        following = change.later
+        written = written and link.write(owner, change)
+        free(change)
+        change = following
+    if incomplete:
+        owner.close_soon(SLOW_CONSUMER_PENDING_BYTES)
+    elif not written:
+        owner.close_soon(WRITE_ERROR)
+
+
+cdef void link_remove_gone(Subscriber owner, Link *link) noexcept nogil:
+    cdef Subscription *s
+    cdef Subscription *following
+    cdef void *account
+    cdef uint32_t i
+    if not load8(&link.gone):
+        return
+    store8(&link.gone, 0)
+    if owner.subs.n == 0:
+        return
+    for i in range(owner.subs.mask + 1):
+        s = owner.subs.slots[i]
+        while s != NULL:
+            following = s.next
+            account = sub_account(s)
+            if find_account(link, &(<Account> account).name) != account:
+                unsubscribe(owner, s)
+            s = following
+        if owner.subs.n == 0:
+            break   # the table may be gone
+
+
+cdef inline void *find_account(const Link *link, const Slice *name) noexcept nogil:
+    return (<AccountRegistry> link.registry).find(name.p, name.n)
+
+
+cdef void wake(void *owner) noexcept nogil:
+    """Have the owner announce what waits: on_signal does."""
+    (<Subscriber> owner).signal_owner()
+
+
+cdef void came(AccountSink *sink, Account account) noexcept nogil:
+    cdef Link *link = <Link *> sink
+    cdef Follower *follower
+    if not link.carries(<Subscriber> link.owner, account):
+        return
+    follower = <Follower *> malloc(sizeof(Follower))
+    if follower == NULL:
+        store8_release(&link.lost, 1)
+        wake(link.owner)
+        return
+    follower.next = link.followers
+    link.followers = follower
+    interest_queue_follow(&link.queue, &follower.followed, account.sublist, <void *> account)
+
+
+cdef void gone(AccountSink *sink, Account account) noexcept nogil:
+    cdef Link *link = <Link *> sink
+    cdef Follower **at = &link.followers
+    cdef Follower *follower
+    while at[0] != NULL and at[0].followed.account != <void *> account:
+        at = &at[0].next
+    if at[0] != NULL:
+        follower = at[0]
+        at[0] = follower.next
+        interest_queue_leave(&follower.followed, account.sublist)
+        free(follower)
+    store8_release(&link.gone, 1)
+    wake(link.owner)

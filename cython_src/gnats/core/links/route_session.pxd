@@ -1,0 +1,41 @@
+"""The session of a route, which connects two servers of a cluster (the protocol half of route.go).
+
+The control plane answers the peer's CONNECT and INFO. When it has registered the peer, it says what the connection
+carries (`join`); the session then announces interest and takes the peer's.
+"""
+cimport cython
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, uint32_t, uint8_t
+
+from gnats.core.accounts.account cimport Account
+from gnats.core.accounts.registry cimport AccountRegistry
+from gnats.core.links.link cimport Link
+from gnats.core.messages.message cimport Message
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.interest_queue cimport InterestChange
+from gnats.core.textsession cimport TextSession
+
+
+@cython.final
+cdef class RouteSession(TextSession):
+    cdef AccountRegistry registry
+    cdef Link link
+    cdef uint8_t joined            # the control plane has registered the peer
+    cdef uint8_t measured          # post EV_PONG at the next PONG
+    # set by join(), under lock; the owner's from CTL_JOINED on
+    cdef uint8_t staged_form, staged_measured
+    cdef int32_t pool_index        # -1: there is no pool
+    cdef uint32_t pool_size
+    cdef Slice account_name        # of the only account that it carries; n is 0: of a pool, or all
+    cdef Slice *pinned             # names of the accounts that a pool does not carry
+    cdef uint32_t npinned
+
+    cdef void take_requests(self, uint32_t ctl) noexcept nogil
+    cdef bint carries(self, Account account) noexcept nogil
+    cdef void *account_of(self, const Message *m) noexcept nogil
+    cdef bint write_change(self, const InterestChange *change) noexcept nogil
+    # -- verbs: the parser calls them --
+    cdef int process_inbound_msg(self) noexcept nogil
+    cdef int process_sub(self, char *arg, size_t n, bint add) noexcept nogil
+    cdef int process_connect(self, char *arg, size_t n) noexcept nogil
+    cdef int process_pong(self) noexcept nogil

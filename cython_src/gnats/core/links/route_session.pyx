@@ -1,0 +1,419 @@
+"""The session of a route; see route_session.pxd."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memchr, memcmp, strlen
+
+from gnats.core.accounts.account cimport Account
+from gnats.core.accounts.guard cimport may_publish
+from gnats.core.accounts.registry cimport AccountRegistry
+from gnats.core.accounts.subscriber cimport CTL_PERMISSIONS, Subscriber
+from gnats.core.accounts.subscriptions cimport apply_permissions, end_subscriptions, remove_all_subs
+from gnats.core.auth.permissions cimport Permissions
+from gnats.core.links.link cimport (
+    link_announce,
+    link_begin,
+    link_end,
+    link_free,
+    link_init,
+    link_remove_gone,
+    link_waits,
+)
+from gnats.core.links.remote_subs cimport (
+    REMOTE_SUB_BAD_ARGS,
+    REMOTE_SUB_INVALID,
+    REMOTE_SUB_NO_MEMORY,
+    RemoteInterest,
+    RemoteSubOutcome,
+    log_unknown_account,
+    process_remote_sub,
+    process_remote_unsub,
+)
+from gnats.core.messages.encode cimport FORM_RHMSG, FORM_RMSG
+from gnats.core.messages.message cimport Message
+from gnats.core.messages.reserved cimport is_jetstream_ack
+from gnats.core.net.connection cimport CTL_RESUME, READ_ERROR, Connection, SessionType
+from gnats.core.net.log_records cimport (
+    LOG_INVALID_REMOTE_SUB,
+    LOG_SENT_INTEREST,
+    LOG_UNKNOWN_ACCOUNT_MSG,
+    TRACE_IN_PAYLOAD,
+    TRACE_OUT,
+)
+from gnats.core.net.outbound cimport outq_append
+from gnats.core.net.pollstate cimport PollerBase, hand_over_first
+from gnats.core.pings cimport pong_received, send_ping, set_first_ping_timer
+from gnats.core.protocol.answers cimport send_err
+from gnats.core.protocol.parser cimport (
+    BAD_REMOTE_SUB_ARGS,
+    BAD_REMOTE_UNSUB_ARGS,
+    PARSE_CLOSED,
+    PARSE_OK,
+    ParserHandlers,
+)
+from gnats.core.publishing cimport begin_message
+from gnats.core.routing.route cimport ROUTE_NO_MEMORY, route
+from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
+from gnats.core.runtime.inbox cimport EV_CONNECT, EV_PONG
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.runtime.state cimport ServerState
+from gnats.core.sessioninput cimport go_on, input_init, punt
+from gnats.core.subjects.interest_queue cimport InterestChange, change_queue, change_subject
+from gnats.core.textsession cimport (
+    TEXT_CTL,
+    TextSession,
+    share_session,
+    share_verbs,
+    start_auth_timer,
+    stop_timers,
+)
+from gnats.includes.atomics cimport load8, store8
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
+
+cdef enum:
+    CTL_ACCEPTED = TEXT_CTL         # the control plane has accepted a CONNECT
+    CTL_JOINED = TEXT_CTL << 1      # join()
+    # Bytes of changes of interest that may wait; a peer that falls behind by more begins anew.
+    MOST_INTEREST = 1 << 30
+    FEW_BYTES = 512                 # bytes of a line that fit on the stack
+    ACK_DOTS = 8                    # dots of "$JS.ACK.<stream>.<consumer>. ... .<pending>"
+
+cdef SessionType ROUTE_SESSION
+cdef ParserHandlers VERBS
+
+
+cdef class RouteSession(TextSession):
+    """A connection to another server of the cluster; see Connection. `kind` is ROUTER.
+
+    Sizes are in bytes, `write_deadline` and `ping_interval` in seconds.
+    """
+
+    def __cinit__(
+        self,
+        int kind,
+        int fd,
+        uint64_t cid,
+        PollerBase poller not None,
+        ServerState state not None,
+        AccountRegistry registry not None,
+        *,
+        int max_control_line=MAX_CONTROL_LINE_SIZE,
+        **_session,
+    ):
+        self.session = &ROUTE_SESSION
+        input_init(&self.input, kind, &VERBS, <void *> self)
+        self.input.parser.max_control_line = max_control_line
+        self.input.parser.max_payload = -1
+        self.registry = registry
+        self.form = FORM_RMSG
+        link_init(&self.link, self, registry, MOST_INTEREST, carries, write_change)
+        begin_message(self, &self.input.parser.pa.m)
+
+    def __dealloc__(self):
+        if self.session != NULL:   # else __cinit__ failed before it set anything up
+            self.started = 0       # it is in no batch
+            remove_all_subs(self)
+            link_free(&self.link)
+        free(self.pinned)
+
+    # -- called from Python --------------------------------------------------------------------------------------
+
+    def accept_connect(self) -> None:
+        """Accept the peer's CONNECT: all verbs are allowed from now on. Go on parsing."""
+        self.request(CTL_ACCEPTED | CTL_RESUME, 0)
+
+    def join(
+        self,
+        *,
+        bytes greeting not None=b"",
+        int pool_index,
+        uint32_t pool_size,
+        bytes account not None=b"",
+        tuple pinned not None=(),
+        bint headers,
+        Permissions permissions=None,
+        bint measure=False,
+    ) -> None:
+        """Begin to exchange interest and messages with the peer, which is registered: send `greeting`, go on parsing.
+
+        The connection carries the accounts whose names have the index `pool_index` in a pool of `pool_size`
+        connections, without those named in `pinned`; all accounts when the index is -1; or only the account that
+        `account` names. `permissions` say what is announced (publish) and what the peer may subscribe to. With
+        `measure`, send a PING, and post EV_PONG when it is answered. Call it once. Raises MemoryError.
+        """
+        cdef list kept = [account, *pinned]
+        cdef Slice *names = <Slice *> calloc(len(kept), sizeof(Slice))
+        cdef uint32_t n = 0
+        if names == NULL:
+            raise MemoryError
+        self.append_remote(greeting)
+        try:
+            self.stage_permissions(permissions)
+        except MemoryError:
+            free(names)
+            raise
+        for name in kept:
+            names[n].p = PyBytes_AS_STRING(name)
+            names[n].n = PyBytes_GET_SIZE(name)
+            n += 1
+        self.keep += kept
+        pthread_mutex_lock(&self.lock)
+        self.pool_index = pool_index
+        self.pool_size = pool_size
+        self.account_name = names[0]
+        self.pinned = names
+        self.npinned = n
+        self.staged_form = FORM_RHMSG if headers else FORM_RMSG
+        self.staged_measured = measure
+        pthread_mutex_unlock(&self.lock)
+        self.request(CTL_JOINED | CTL_RESUME, 0)
+
+    # -- the session ---------------------------------------------------------------------------------------------
+
+    cdef void take_requests(self, uint32_t ctl) noexcept nogil:
+        if ctl & CTL_ACCEPTED:
+            self.input.parser.auth_set = 0
+            self.admitted = 1
+        if ctl & CTL_JOINED and not self.joined:
+            self.joined = 1
+            self.admitted = 1
+            self.one_account = self.account_name.n != 0
+            self.input.parser.has_account = not self.one_account
+            store8(&self.form, self.staged_form)
+            apply_permissions(self)
+            link_begin(&self.link)
+            if link_waits(&self.link):
+                self.debugf(LOG_SENT_INTEREST, 0, NULL, 0)
+            link_announce(self, &self.link)
+            if self.staged_measured:
+                self.measured = 1
+                send_ping(self, &self.pings)
+        elif ctl & CTL_PERMISSIONS:
+            apply_permissions(self)
+        link_remove_gone(self, &self.link)
+
+    cdef bint carries(self, Account account) noexcept nogil:
+        cdef uint32_t i
+        if self.one_account:
+            return same(&account.name, &self.account_name)
+        if self.pool_index < 0:
+            return True
+        for i in range(1, self.npinned):
+            if same(&account.name, &self.pinned[i]):
+                return False
+        return <int64_t> (fnv32(&account.name) % self.pool_size) == self.pool_index
+
+    cdef bint write_change(self, const InterestChange *change) noexcept nogil:
+        """Queue the RS+ or RS- for a change, unless permissions forbid to announce the subject."""
+        cdef const Slice *account = &(<Account> change.account).name
+        cdef Slice subject
+        cdef char[FEW_BYTES] few
+        cdef char *line = few
+        cdef char *p
+        cdef bint written
+        cdef size_t room = strlen(b"RS+ \r\n") + account.n + change.subject_len + change.queue_len + 3 + NUMBER_ROOM
+        subject.p = <char *> change_subject(change)
+        subject.n = change.subject_len
+        if self.guard.permissions != NULL and not may_publish(&self.guard, self.ps, &subject):
+            return True
+        if room > sizeof(few):
+            line = <char *> malloc(room)
+            if line == NULL:
+                return False
+        p = put_text(line, b"RS+ " if change.now.local else b"RS- ")
+        if not self.one_account:
+            p = put_text(put(p, account.p, account.n), b" ")
+        p = put(p, subject.p, subject.n)
+        if change.queue_len:
+            p = put(put_text(p, b" "), change_queue(change), change.queue_len)
+            if change.now.local:
+                p = put_number(put_text(p, b" "), change.now.local)
+        if self.trace:
+            self.trace_line(TRACE_OUT, line, p - line, NULL, 0)
+        p = put_text(p, b"\r\n")
+        # Not queue_outbound: that puts messages of other pollers first, which the interest must precede.
+        written = outq_append(&self.out, &self.ps.pool, line, p - line) == 0
+        self.mark_dirty()
+        if line != few:
+            free(line)
+        return written
+
+    # -- verbs ---------------------------------------------------------------------------------------------------
+
+    cdef int process_connect(self, char *arg, size_t n) noexcept nogil:
+        self.connect_has_come()
+        return punt(self, EV_CONNECT, arg, n)
+
+    cdef int process_pong(self) noexcept nogil:
+        pong_received(self, &self.pings)
+        if self.measured:
+            self.measured = 0
+            self.inbox.post_data(EV_PONG, <void *> self, &self.source, 0, 0, NULL, 0)
+        return go_on(self)
+
+    cdef int process_sub(self, char *arg, size_t n, bint add) noexcept nogil:
+        cdef char op = self.input.parser.op | 0x20
+        cdef RemoteInterest whose
+        cdef RemoteSubOutcome outcome
+        self.read_subs += 1
+        if op == c's' or not self.joined:
+            return go_on(self)   # a client's SUB, which servers do not send
+        hand_over_first(self.ps)
+        whose.kind = c'L' if op == c'l' else c'R'
+        whose.account.p = NULL
+        if self.one_account:
+            whose.account = self.account_name
+        if add:
+            outcome = process_remote_sub(self, self.registry, &whose, arg, n)
+        else:
+            outcome = process_remote_unsub(self, &whose, arg, n)
+        if outcome == REMOTE_SUB_BAD_ARGS:
+            return self.violation(BAD_REMOTE_SUB_ARGS if add else BAD_REMOTE_UNSUB_ARGS, whose.kind, arg, n)
+        if outcome == REMOTE_SUB_NO_MEMORY:
+            self.out_of_memory(READ_ERROR)
+            return PARSE_CLOSED
+        if outcome == REMOTE_SUB_INVALID:
+            self.log(LOG_INVALID_REMOTE_SUB, 0, NULL, 0)
+            send_err(self, b"Invalid Subscription")
+        return go_on(self)
+
+    cdef int process_inbound_msg(self) noexcept nogil:
+        cdef Message m = self.input.parser.pa.m
+        self.read_msgs += 1
+        self.read_bytes += m.n
+        if self.trace:
+            self.trace_msg(TRACE_IN_PAYLOAD, m.data, m.n + 2, m.hdr)
+        m.account = self.account_of(&m)
+        if m.account == NULL:
+            if load8(&self.server._debug) and m.remote != NULL:
+                log_unknown_account(self, LOG_UNKNOWN_ACCOUNT_MSG, &m.remote.account, &m.subject)
+            return go_on(self)
+        show_deliver_subject(&m)
+        if route(&m, (<Account> m.account).sublist) == ROUTE_NO_MEMORY:
+            self.out_of_memory(READ_ERROR)
+        return go_on(self)
+
+    cdef void *account_of(self, const Message *m) noexcept nogil:
+        """Return the account that a message names, NULL when there is none."""
+        if m.remote == NULL or not self.joined:
+            return NULL
+        if self.one_account:
+            return self.registry.find(self.account_name.p, self.account_name.n)
+        return self.registry.find(m.remote.account.p, m.remote.account.n)
+
+
+cdef inline bint same(const Slice *a, const Slice *b) noexcept nogil:
+    return a.n == b.n and memcmp(a.p, b.p, a.n) == 0
+
+
+cdef inline uint32_t fnv32(const Slice *name) noexcept nogil:
+    """Hash a name as both servers do, to choose the same connection (computeRoutePoolIdx): FNV-1a."""
+    cdef uint32_t hash = 2166136261
+    cdef size_t i
+    for i in range(name.n):
+        hash = (hash ^ <uint8_t> name.p[i]) * 16777619
+    return hash
+
+
+cdef inline void show_deliver_subject(Message *m) noexcept nogil:
+    """Undo what the sending server has done to a message of a stream (jsAckDeliverIdx).
+
+    Its subject selects the subscribers, who see another one: that stands behind an @ in the reply.
+    """
+    cdef uint32_t dots = 0
+    cdef size_t i
+    if m.reply.p == NULL or m.reply.p[0] != c'$' or not is_jetstream_ack(&m.reply):
+        return
+    if memchr(m.reply.p, c'@', m.reply.n) == NULL:
+        return
+    for i in range(m.reply.n):
+        if m.reply.p[i] == c'.':
+            dots += 1
+        elif m.reply.p[i] == c'@' and dots >= ACK_DOTS:
+            if i + 1 < m.reply.n:
+                m.shown.p = m.reply.p + i + 1
+                m.shown.n = m.reply.n - i - 1
+                m.reply.n = i
+            return
+
+
+# -- the link's functions ----------------------------------------------------------------------------------------------
+
+cdef bint carries(Subscriber owner, Account account) noexcept nogil:
+    return (<RouteSession> owner).carries(account)
+
+
+cdef bint write_change(Subscriber owner, const InterestChange *change) noexcept nogil:
+    return (<RouteSession> owner).write_change(change)
+
+
+# -- the session's functions: the connection calls them ----------------------------------------------------------------
+
+cdef void begin(Connection c) noexcept nogil:
+    start_auth_timer(<RouteSession> c)
+    set_first_ping_timer(<RouteSession> c, &(<RouteSession> c).pings)
+
+
+cdef void on_control(Connection c, uint32_t ctl) noexcept nogil:
+    (<RouteSession> c).take_requests(ctl)
+
+
+cdef void announce(Connection c) noexcept nogil:
+    link_announce(<RouteSession> c, &(<RouteSession> c).link)
+
+
+cdef bint closing(Connection c) noexcept nogil:
+    stop_timers(<RouteSession> c)
+    link_end(&(<RouteSession> c).link)
+    return end_subscriptions(<RouteSession> c)
+
+
+share_session(&ROUTE_SESSION)
+ROUTE_SESSION.begin = begin
+ROUTE_SESSION.on_control = on_control
+ROUTE_SESSION.announce = announce
+ROUTE_SESSION.closing = closing
+
+
+# -- the parser's handlers ---------------------------------------------------------------------------------------------
+
+cdef int process_inbound_msg(void *owner) noexcept nogil:
+    return (<RouteSession> owner).process_inbound_msg()
+
+
+cdef int process_sub(void *owner, char *arg, size_t n) noexcept nogil:
+    return (<RouteSession> owner).process_sub(arg, n, True)
+
+
+cdef int process_unsub(void *owner, char *arg, size_t n) noexcept nogil:
+    return (<RouteSession> owner).process_sub(arg, n, False)
+
+
+# A+ and A-, from servers before 2.0.
+cdef int process_account_sub(void *owner, char *arg, size_t n, bint add) noexcept nogil:
+    return PARSE_OK
+
+
+cdef int process_connect(void *owner, char *arg, size_t n) noexcept nogil:
+    return (<RouteSession> owner).process_connect(arg, n)
+
+
+cdef int process_pong(void *owner) noexcept nogil:
+    return (<RouteSession> owner).process_pong()
+
+
+# Asked of pedantic clients only.
+cdef int process_invalid_publish_subject(void *owner) noexcept nogil:
+    return PARSE_OK
+
+
+share_verbs(&VERBS)
+VERBS.process_inbound_msg = process_inbound_msg
+VERBS.process_sub = process_sub
+VERBS.process_unsub = process_unsub
+VERBS.process_account_sub = process_account_sub
+VERBS.process_connect = process_connect
+VERBS.process_pong = process_pong
+VERBS.process_invalid_publish_subject = process_invalid_publish_subject

@@ -1,0 +1,25 @@
+"""The arguments of a message that another server sends: RMSG, HMSG and LMSG."""
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, uint8_t
+
+from gnats.core.messages.message cimport Message, RemoteArgs
+
+cdef enum:
+    REMOTE_OK
+    REMOTE_BAD_ARGS
+    REMOTE_BAD_INDICATOR
+    REMOTE_BAD_SIZE
+    REMOTE_NO_MEMORY
+
+
+# Which arguments there are, by the verb and the kind of the connection.
+cdef struct RemoteForm:
+    uint8_t origin
+    uint8_t account
+    uint8_t header       # the header's size
+
+
+# Read [origin] [account] subject [reply | + reply queues... | '|' queues...] [header size] size. Set subject, reply and
+# the texts of the sizes in `m`; hdr[0] is -1 without a header size. Slices are of `arg`.
+cdef int read_remote_msg(
+    RemoteArgs *r, const RemoteForm *form, char *arg, size_t n, Message *m, int32_t *size, int32_t *hdr) noexcept nogil

@@ -1,0 +1,40 @@
+"""The links that one message goes to: each of them once, with the queue groups that it has to deliver to.
+
+Links to other servers are connections whose subscriptions speak for many clients, in any account (SUB_ACCOUNT). Routing
+collects them, and sends to them after all clients (addSubToRouteTargets and msgHeaderForRouteOrLeaf in client.go).
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint32_t, uint64_t
+
+from gnats.core.messages.encode cimport Frames
+from gnats.core.messages.message cimport Message
+from gnats.core.subjects.sublist cimport Subscription
+
+cdef enum:
+    FEW_TARGETS = 8      # links, and groups, that fit on the stack
+
+
+cdef struct Target:
+    void *link             # borrowed core.accounts.subscriber.Subscriber
+    Subscription *sub      # the first of its subscriptions that was added
+    uint32_t groups        # how many of Targets.groups are its
+
+
+cdef struct Targets:
+    size_t n, cap
+    Target *at
+    Target few[FEW_TARGETS]
+    # subscriptions of links that were chosen in their queue groups, in the order of the groups
+    size_t ngroups, groups_cap
+    Subscription **groups
+    Subscription *few_groups[FEW_TARGETS]
+
+
+cdef inline void targets_begin(Targets *t) noexcept nogil:
+    t.n = 0
+
+
+# Add the link of a subscription. False: it does not take the message, or there is no memory.
+cdef bint targets_add(Targets *t, const Message *m, Subscription *s) noexcept nogil
+# Send to all; return to how many. Frees what targets_add has allocated.
+cdef uint64_t targets_send(Targets *t, const Message *m, Frames *frames) noexcept nogil

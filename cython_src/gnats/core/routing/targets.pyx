@@ -1,0 +1,142 @@
+"""The links that one message goes to; see targets.pxd."""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, strlen
+
+from gnats.core.accounts.account cimport Account
+from gnats.core.accounts.guard cimport CHECK_DELIVERIES, delivery_denied
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.messages.encode cimport Frame, Frames, frame_address, frame_for
+from gnats.core.messages.message cimport Message
+from gnats.core.net.connection cimport WRITE_ERROR, Connection
+from gnats.core.routing.delivery cimport EGRESS_OK, deliver_local
+from gnats.core.routing.remote cimport deliver_remote
+from gnats.core.subjects.sublist cimport Subscription, sub_queue
+from gnats.includes.arrays cimport array_grow
+from gnats.includes.atomics cimport addi64_seq, load8
+from gnats.includes.text cimport put, put_text
+
+cdef enum:
+    PART_ROOM = 512      # bytes of a destination's part of the line that fit on the stack
+
+
+cdef bint targets_add(Targets *t, const Message *m, Subscription *s) noexcept nogil:
+    cdef Target *target
+    cdef size_t i
+    if load8(&s.closed) or not takes(<Subscriber> s.client, m, s):
+        return False
+    if t.n == 0:
+        t.at = t.few
+        t.cap = FEW_TARGETS
+        t.groups = t.few_groups
+        t.groups_cap = FEW_TARGETS
+        t.ngroups = 0
+    if s.queue_len:
+        if t.ngroups == t.groups_cap and not more_room(
+                <void **> &t.groups, t.few_groups, &t.groups_cap, sizeof(Subscription *)):
+            (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+            return False
+        t.groups[t.ngroups] = s
+        t.ngroups += 1
+    for i in range(t.n):
+        if t.at[i].link == s.client:
+            t.at[i].groups += s.queue_len != 0
+            return True
+    if t.n == t.cap and not more_room(<void **> &t.at, t.few, &t.cap, sizeof(Target)):
+        t.ngroups -= s.queue_len != 0
+        (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+        return False
+    target = &t.at[t.n]
+    t.n += 1
+    target.link = s.client
+    target.sub = s
+    target.groups = s.queue_len != 0
+    return True
+
+
+cdef inline bint takes(Subscriber link, const Message *m, const Subscription *s) noexcept nogil:
+    if load8(&link.closing):
+        return False
+    return not load8(&link.guard.checks) & CHECK_DELIVERIES or not delivery_denied(&link.guard, m.ps, &m.subject, s)
+
+
+cdef bint more_room(void **array, const void *few, size_t *cap, size_t size) noexcept nogil:
+    """Grow an array that begins on the stack."""
+    cdef void *grown = NULL
+    if array[0] != few:
+        return array_grow(array, cap, FEW_TARGETS, size)
+    grown = malloc(2 * cap[0] * size)
+    if grown == NULL:
+        return False
+    memcpy(grown, few, cap[0] * size)
+    array[0] = grown
+    cap[0] *= 2
+    return True
+
+
+cdef uint64_t targets_send(Targets *t, const Message *m, Frames *frames) noexcept nogil:
+    cdef uint64_t sent = 0
+    cdef size_t i
+    if m.trace == NULL or not m.trace.only:
+        for i in range(t.n):
+            addi64_seq(&t.at[i].sub.nm, 1)
+            sent += send_to(<Subscriber> t.at[i].link, t, &t.at[i], m, frames)
+    if t.at != t.few:
+        free(t.at)
+    if t.groups != t.few_groups:
+        free(t.groups)
+    return sent
+
+
+cdef bint send_to(
+    Subscriber link, const Targets *t, const Target *target, const Message *m, Frames *frames
+) noexcept nogil:
+    cdef char[PART_ROOM] few
+    cdef char *part = few
+    cdef size_t room = part_room(t, target, m)
+    cdef Frame *frame = frame_for(m, frames, load8(&link.form))
+    cdef bint delivered = False
+    if room > sizeof(few):
+        part = <char *> malloc(room)
+    if frame == NULL or part == NULL:
+        (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+    else:
+        frame_address(frame, part, put_part(part, t, target, m) - part)
+        if link.ps == m.ps:
+            link.session.announce(link)
+            delivered = deliver_local(link, m, frame) == EGRESS_OK
+        else:
+            delivered = deliver_remote(link, m, NULL, frame) == EGRESS_OK
+    if part != few:
+        free(part)
+    return delivered
+
+
+cdef size_t part_room(const Targets *t, const Target *target, const Message *m) noexcept nogil:
+    cdef size_t i, n = m.subject.n + strlen(b" ") + m.reply.n + strlen(b" + ")
+    if not (<Subscriber> target.link).one_account:
+        n += (<Account> m.account).name.n + strlen(b" ")
+    if target.groups:
+        for i in range(t.ngroups):
+            if t.groups[i].client == target.link:
+                n += strlen(b" ") + t.groups[i].queue_len
+    return n
+
+
+cdef char *put_part(char *p, const Targets *t, const Target *target, const Message *m) noexcept nogil:
+    """Write "[account] subject [reply | + reply groups... | '|' groups...]" and return its end."""
+    cdef bint replies = m.reply.p != NULL and m.reply.n != 0
+    cdef size_t i
+    if not (<Subscriber> target.link).one_account:
+        p = put_text(put(p, (<Account> m.account).name.p, (<Account> m.account).name.n), b" ")
+    p = put(p, m.subject.p, m.subject.n)
+    if target.groups:
+        p = put_text(p, b" +" if replies else b" |")
+    if replies:
+        p = put(put_text(p, b" "), m.reply.p, m.reply.n)
+    if target.groups:
+        for i in range(t.ngroups):
+            if t.groups[i].client == target.link:
+                p = put(put_text(p, b" "), sub_queue(t.groups[i]), t.groups[i].queue_len)
+    return p

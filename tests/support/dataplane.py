@@ -1,0 +1,154 @@
+"""A data plane without a server: pollers that the test runs itself, clients and routes over socket pairs."""
+
+from __future__ import annotations
+
+import socket
+from types import TracebackType
+from typing import Self
+
+from gnats.core.accounts.account import Account
+from gnats.core.accounts.registry import AccountRegistry
+from gnats.core.auth.permissions import Permissions
+from gnats.core.client import Client
+from gnats.core.links.route_session import RouteSession
+from gnats.core.net.connection import Connection
+from gnats.core.poller import Poller
+from gnats.core.runtime.inbox import EV_CLOSED, Inbox
+from gnats.core.runtime.kinds import CLIENT, ROUTER
+from gnats.core.runtime.state import ServerState
+
+Posted = tuple[int, Connection | None, int, int, object]
+QUIET = 3
+"""Rounds of all pollers in a row without an event, after which nothing is left to do."""
+
+
+class DataPlane:
+    """Pollers in the test's own thread, so that each run takes the same course.
+
+    `events` are those that they have posted so far.
+    """
+
+    def __init__(self, pollers: int = 1) -> None:
+        self.inbox = Inbox()
+        self.state = ServerState()
+        self.registry = AccountRegistry()
+        self.pollers = [Poller(n, self.inbox, self.state, solo=pollers == 1) for n in range(pollers)]
+        self.events: list[Posted] = []
+        self.made = 0
+        self.open: set[int] = set()
+        self.sockets: list[socket.socket] = []
+
+    def account(self, name: str) -> Account:
+        """Make an account and register it."""
+        account = Account()
+        account.set_identity(name.encode(), f'"{name}"'.encode(), b'"srv"', b"")
+        self.registry.add(name.encode(), account)
+        return account
+
+    def _socket(self) -> tuple[socket.socket, int, int]:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        self.made += 1
+        self.open.add(self.made)
+        self.sockets.append(theirs)
+        return theirs, ours.detach(), self.made
+
+    def client(self, account: Account, poller: int = 0) -> Peer:
+        """Connect a client that needs no CONNECT."""
+        sock, fd, cid = self._socket()
+        client = Client(CLIENT, fd, cid, self.pollers[poller], self.state)
+        client.register(account)
+        client.start(b"", expect_connect=False)
+        return Peer(self, client, sock)
+
+    def route(self, poller: int = 0, *, headers: bool = True, **terms: object) -> Peer:
+        """Connect a server that has been registered; see RouteSession.join() for `terms`."""
+        peer = self.waiting_route(poller)
+        assert isinstance(peer.session, RouteSession)
+        pool = {"pool_index": -1, "pool_size": 1} | terms
+        peer.session.join(headers=headers, **pool)  # type: ignore[arg-type]
+        self.run()
+        return peer
+
+    def waiting_route(self, poller: int = 0, *, expect_connect: bool = False) -> Peer:
+        """Connect a server that has not been registered."""
+        sock, fd, cid = self._socket()
+        route = RouteSession(
+            ROUTER, fd, cid, self.pollers[poller], self.state, self.registry, ping_interval=0
+        )
+        route.start(b"", expect_connect=expect_connect)
+        self.run()
+        return Peer(self, route, sock)
+
+    def run(self) -> None:
+        """Run all pollers until nothing is left to do, and collect what they post."""
+        quiet = 0
+        while quiet < QUIET:
+            done = sum(poller.run_once(0) for poller in self.pollers)
+            posted = self.inbox.drain()
+            for event in posted:
+                if event[0] == EV_CLOSED and event[1] is not None:
+                    self.open.discard(event[1].cid)
+            self.events += posted
+            quiet = 0 if done or posted else quiet + 1
+
+    def take(self, which: int) -> list[Posted]:
+        """Return the events of a kind that have been posted since the last call, and forget them."""
+        found = [event for event in self.events if event[0] == which]
+        self.events = [event for event in self.events if event[0] != which]
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for sock in self.sockets:
+            sock.close()
+        self.run()
+        for poller in self.pollers:
+            poller.close()
+        if exc is None:
+            assert not self.open
+
+
+class Peer:
+    """The other end of a connection. A route's `permissions` are those of its session."""
+
+    def __init__(self, plane: DataPlane, session: Client | RouteSession, sock: socket.socket) -> None:
+        self.plane = plane
+        self.session = session
+        self.socket = sock
+
+    def send(self, data: bytes) -> None:
+        """Write bytes; the pollers do not run."""
+        self.socket.sendall(data)
+
+    def say(self, data: bytes) -> bytes:
+        """Write bytes, let the pollers run, and return what came back."""
+        self.send(data)
+        return self.hear()
+
+    def hear(self) -> bytes:
+        """Let the pollers run, and return what has come."""
+        heard = b""
+        while True:
+            self.plane.run()
+            try:
+                data = self.socket.recv(1 << 20)
+            except BlockingIOError:
+                return heard
+            if not data:
+                return heard
+            heard += data
+
+
+def permissions(granted: object) -> Permissions:
+    """Compile permissions of the options."""
+    from gnats.core.auth.permissions import compile_permissions
+
+    compiled = compile_permissions(granted)  # type: ignore[arg-type]
+    assert compiled is not None
+    return compiled

@@ -1,0 +1,293 @@
+"""What a route's session reads and writes, once the peer is registered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.dataplane import DataPlane, permissions
+
+from gnats.connection.closed_state import ClosedState
+from gnats.core.links.route_session import RouteSession
+from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_PONG
+from gnats.options.values.auth import Permissions, SubjectPermission
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(params=[1, 2], ids=["one poller", "two"])
+def plane(request: pytest.FixtureRequest) -> Iterator[DataPlane]:
+    with DataPlane(request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def other(plane: DataPlane) -> int:
+    """Another poller than the first, if there is one."""
+    return len(plane.pollers) - 1
+
+
+def test_interest_is_announced(plane: DataPlane, other: int) -> None:
+    client = plane.client(plane.account("A"))
+    client.say(b"SUB foo 1\r\nSUB foo 2\r\nSUB q.* g 3\r\nSUB q.* g 4\r\n")
+    route = plane.route(other)
+    assert sorted(route.hear().splitlines()) == [b"RS+ A foo", b"RS+ A q.* g 2"]
+    client.say(b"SUB bar 5\r\nUNSUB 1\r\nUNSUB 4\r\n")
+    assert route.hear() == b"RS+ A bar\r\nRS+ A q.* g 1\r\n"
+    client.say(b"UNSUB 2\r\nUNSUB 3\r\n")
+    assert route.hear() == b"RS- A foo\r\nRS- A q.* g\r\n"
+    client.socket.close()
+    assert route.hear() == b"RS- A bar\r\n"
+
+
+def test_a_later_account_is_announced(plane: DataPlane, other: int) -> None:
+    route = plane.route(other)
+    client = plane.client(plane.account("B"))
+    client.say(b"SUB foo 1\r\n")
+    assert route.hear() == b"RS+ B foo\r\n"
+
+
+def test_the_pool_decides(plane: DataPlane, other: int) -> None:
+    # FNV-1a of $G modulo 3 is 2.
+    client = plane.client(plane.account("$G"))
+    client.say(b"SUB foo 1\r\n")
+    routes = [plane.route(other, pool_index=index, pool_size=3) for index in range(3)]
+    assert [route.hear() for route in routes] == [b"", b"", b"RS+ $G foo\r\n"]
+    pinned = plane.route(other, account=b"$G", pool_index=0, pool_size=3, pinned=(b"$G",))
+    rest = plane.route(other, pool_index=2, pool_size=3, pinned=(b"$G",))
+    assert (pinned.hear(), rest.hear()) == (b"RS+ foo\r\n", b"")
+
+
+def test_permissions_filter_interest(plane: DataPlane, other: int) -> None:
+    client = plane.client(plane.account("A"))
+    client.say(b"SUB open.a 1\r\nSUB secret.a 2\r\n")
+    terms = permissions(
+        Permissions(
+            publish=SubjectPermission(deny=("secret.>",)), subscribe=SubjectPermission(deny=("own.>",))
+        )
+    )
+    route = plane.route(other, permissions=terms)
+    assert route.hear() == b"RS+ A open.a\r\n"
+    route.say(b"RS+ A own.x\r\nRS+ A >\r\n")
+    assert [row[0] for row in route.session.subscriptions()] == [b">"]
+    client.say(b"PUB own.x 1\r\nx\r\nPUB other 1\r\ny\r\n")
+    assert route.hear() == b"RMSG A other 1\r\ny\r\n"
+
+
+def test_messages_reach_local_subscribers(plane: DataPlane, other: int) -> None:
+    account = plane.account("A")
+    client = plane.client(account, other)
+    client.say(b"SUB foo.* 1\r\nSUB foo.> g 2\r\nSUB foo.a h 3\r\n")
+    route = plane.route()
+    route.hear()
+    route.say(b"RMSG A foo.a 2\r\nhi\r\n")
+    assert client.hear() == b"MSG foo.a 1 2\r\nhi\r\n"
+    route.say(b"RMSG A foo.a | g 2\r\nhi\r\n")
+    assert sorted(client.hear().split(b"hi\r\n")) == [b"", b"MSG foo.a 1 2\r\n", b"MSG foo.a 2 2\r\n"]
+    route.say(b"RMSG A foo.a + r.x h g 2\r\nhi\r\n")
+    assert len(client.hear().split(b"MSG foo.a ")) == 4
+    route.say(b"RMSG A foo.a r.x 2\r\nhi\r\nRMSG B foo.a 2\r\nhi\r\nPUB foo.a 2\r\nhi\r\n")
+    assert client.hear() == b"MSG foo.a 1 r.x 2\r\nhi\r\n"
+    assert route.hear() == b""
+
+
+def test_headers_are_for_those_who_want_them(plane: DataPlane, other: int) -> None:
+    account = plane.account("A")
+    client = plane.client(account, other)
+    client.say(b"SUB foo 1\r\n")
+    route = plane.route()
+    route.hear()
+    route.say(b"HMSG A foo r 12 14\r\nNATS/1.0\r\n\r\nhi\r\n")
+    assert client.hear() == b"MSG foo 1 r 2\r\nhi\r\n"
+    route.say(b"HMSG A foo 0 2\r\nhi\r\n")
+    assert client.hear() == b"MSG foo 1 2\r\nhi\r\n"
+
+
+def test_a_message_goes_to_each_server_once(plane: DataPlane, other: int) -> None:
+    client = plane.client(plane.account("A"))
+    routes = [plane.route(other), plane.route(other, headers=False), plane.route(), plane.route(account=b"A")]
+    for route in routes[:3]:
+        route.say(b"RS+ A foo\r\nRS+ A *\r\nRS+ A foo.bar\r\n")
+    routes[3].say(b"RS+ foo\r\n")
+    client.say(b"PUB foo 2\r\nhi\r\n")
+    assert [route.hear() for route in routes] == [b"RMSG A foo 2\r\nhi\r\n"] * 3 + [b"RMSG foo 2\r\nhi\r\n"]
+    client.say(b"PUB foo r 2\r\nhi\r\nPUB no.body 1\r\nx\r\n")
+    assert [route.hear() for route in routes] == [b"RMSG A foo r 2\r\nhi\r\n"] * 3 + [
+        b"RMSG foo r 2\r\nhi\r\n"
+    ]
+
+
+def test_groups_are_named(plane: DataPlane, other: int) -> None:
+    client = plane.client(plane.account("A"))
+    route = plane.route(other)
+    route.say(b"RS+ A foo g1 1\r\nRS+ A foo g2 3\r\n")
+    client.say(b"PUB foo 1\r\nx\r\nPUB foo r 1\r\ny\r\n")
+    heard = route.hear()
+    assert heard in (
+        b"RMSG A foo | %b %b 1\r\nx\r\nRMSG A foo + r %b %b 1\r\ny\r\n" % (a, b, a, b)
+        for a, b in ((b"g1", b"g2"), (b"g2", b"g1"))
+    )
+
+
+def test_a_group_is_shared_by_weight(plane: DataPlane, other: int) -> None:
+    account = plane.account("A")
+    client, member = plane.client(account), plane.client(account)
+    member.say(b"SUB foo g 1\r\n")
+    route = plane.route(other)
+    route.hear()
+    route.say(b"RS+ A foo g 3\r\n")
+    client.say(b"PUB foo 1\r\nx\r\n" * 400)
+    there, here = route.hear().count(b"RMSG"), member.hear().count(b"MSG")
+    assert there + here == 400
+    assert 230 < there < 370
+    route.say(b"RS+ A foo g 0\r\n")
+    client.say(b"PUB foo 1\r\nx\r\n" * 50)
+    assert (route.hear().count(b"RMSG"), member.hear().count(b"MSG")) == (0, 50)
+
+
+def test_local_members_come_first_for_a_message_of_a_route(plane: DataPlane, other: int) -> None:
+    member = plane.client(plane.account("A"), other)
+    member.say(b"SUB foo g 1\r\n")
+    route, elsewhere = plane.route(), plane.route(other)
+    elsewhere.say(b"RS+ A foo g 9\r\n")
+    route.say(b"RMSG A foo | g 1\r\nx\r\n" * 20)
+    assert member.hear().count(b"MSG") == 20
+    member.say(b"UNSUB 1\r\n")
+    route.say(b"RMSG A foo | g 1\r\nx\r\nRMSG A foo 1\r\nx\r\n")
+    assert elsewhere.hear().count(b"RMSG A foo | g 1\r\nx\r\n") == 1
+
+
+def test_what_comes_over_a_route_goes_over_no_other(plane: DataPlane, other: int) -> None:
+    plane.account("A")
+    route, elsewhere = plane.route(), plane.route(other)
+    for one in route, elsewhere:
+        one.say(b"RS+ A foo\r\n")
+    route.say(b"RMSG A foo 1\r\nx\r\n")
+    assert (route.hear(), elsewhere.hear()) == (b"", b"")
+
+
+def test_a_requester_gets_no_503_while_a_server_is_interested(plane: DataPlane, other: int) -> None:
+    client = plane.client(plane.account("A"))
+    route = plane.route(other)
+    route.say(b"RS+ A svc\r\n")
+    client.say(b"SUB in 1\r\nPUB svc in 1\r\nx\r\n")
+    assert route.hear() == b"RS+ A in\r\nRMSG A svc in 1\r\nx\r\n"
+    route.say(b"RMSG A in 1\r\ny\r\n")
+    assert client.hear() == b"MSG in 1 1\r\ny\r\n"
+
+
+def test_a_message_never_overtakes_interest(plane: DataPlane, other: int) -> None:
+    client = plane.client(plane.account("A"))
+    route = plane.route(other)
+    route.say(b"RS+ A svc\r\n")
+    client.send(b"".join(b"SUB in.%d %d\r\nPUB svc in.%d 1\r\nx\r\n" % (n, n, n) for n in range(100)))
+    known: set[bytes] = set()
+    asked = 0
+    for line in route.hear().splitlines():
+        if line.startswith(b"RS+ "):
+            known.add(line.split()[2])
+        elif line.startswith(b"RMSG "):
+            assert line.split()[3] in known
+            asked += 1
+    assert asked == 100
+
+
+def test_streams_show_the_subject_behind_the_at_sign(plane: DataPlane, other: int) -> None:
+    client = plane.client(plane.account("A"), other)
+    client.say(b"SUB deliver 1\r\n")
+    route = plane.route()
+    route.hear()
+    ack = b"$JS.ACK.S@1.C.1.2.3.4.5"
+    route.say(b"RMSG A deliver %b@stored.a 1\r\nx\r\nRMSG A deliver %b 1\r\nx\r\n" % (ack, ack))
+    assert client.hear() == b"MSG stored.a 1 %b 1\r\nx\r\nMSG deliver 1 %b 1\r\nx\r\n" % (ack, ack)
+
+
+@pytest.mark.parametrize(
+    ("line", "closes"),
+    [
+        (b"RS+ A foo bar", True),
+        (b"RS+ A", True),
+        (b"RS+ A foo g 1 2", True),
+        (b"RS- A foo g 1", True),
+        (b"RS- A", True),
+        (b"RS+ A foo..bar", False),
+        (b"RS+ NOPE foo", False),
+        (b"RS- A nothing", False),
+        (b"RS+ A foo g 999999999", False),
+        (b"RS+ A foo g x", False),
+        (b"SUB A foo", False),
+        (b"A+ A", False),
+        (b"A- A", False),
+        (b"LS+ O A foo", False),
+        (b"LS+ O A foo g 2", False),
+        (b"LS- O A foo", False),
+        (b"+OK", False),
+        (b"MSG foo 1", True),
+        (b"NONSENSE", True),
+        (b"-ERR 'No'", True),
+        (b"RS+ A " + b"x" * 70000, True),
+    ],
+    ids=lambda value: value[:24].decode() if isinstance(value, bytes) else "",
+)
+def test_lines_that_close(plane: DataPlane, line: bytes, closes: bool) -> None:
+    plane.account("A")
+    route = plane.route()
+    heard = route.say(line + b"\r\nPING\r\n")
+    closed = plane.take(EV_CLOSED)
+    assert bool(closed) == closes
+    assert heard.endswith(b"PONG\r\n") != closes
+    if b"foo..bar" in line:
+        assert heard == b"-ERR 'Invalid Subscription'\r\nPONG\r\n"
+
+
+def test_interest_goes_with_the_connection(plane: DataPlane, other: int) -> None:
+    account = plane.account("A")
+    route = plane.route(other)
+    route.say(
+        b"".join(b"RS+ A foo.%d\r\nRS+ A q.%d g 2\r\nLS+ O A foo.%d\r\n" % (n, n, n) for n in range(300))
+    )
+    assert account.sublist.count() == 900
+    route.socket.close()
+    plane.run()
+    assert account.sublist.count() == 0
+
+
+def test_interest_goes_with_the_account(plane: DataPlane, other: int) -> None:
+    kept, lost = plane.account("A"), plane.account("B")
+    client = plane.client(lost)
+    client.say(b"SUB mine 1\r\n")
+    route = plane.route(other)
+    route.say(b"RS+ A foo\r\nRS+ B foo\r\nRS+ B bar g 2\r\n")
+    plane.registry.remove(b"B")
+    plane.run()
+    assert (kept.sublist.count(), lost.sublist.count()) == (1, 1)
+    again = plane.account("B")
+    route.hear()
+    route.say(b"RS+ B foo\r\n")
+    assert again.sublist.count() == 1
+
+
+def test_verbs_wait_for_connect_and_info(plane: DataPlane) -> None:
+    account = plane.account("A")
+    peer = plane.waiting_route(expect_connect=True)
+    session = peer.session
+    assert isinstance(session, RouteSession)
+    peer.say(b'CONNECT {"a":1}\r\nINFO {"b":2}\r\nRS+ A foo\r\nPING\r\n')
+    assert [event[4] for event in plane.take(EV_CONNECT)] == [b'{"a":1}']
+    assert not plane.take(EV_INFO)
+    session.accept_connect()
+    plane.run()
+    assert [event[4] for event in plane.take(EV_INFO)] == [b'{"b":2}']
+    assert account.sublist.count() == 0
+    session.join(greeting=b"INFO {}\r\n", pool_index=-1, pool_size=1, headers=True, measure=True)
+    assert peer.hear() == b"INFO {}\r\nPING\r\nPONG\r\n"
+    assert account.sublist.count() == 1
+    assert not plane.take(EV_PONG)
+    peer.say(b"PONG\r\nPONG\r\n")
+    assert len(plane.take(EV_PONG)) == 1
+
+
+def test_another_verb_before_connect_is_a_violation(plane: DataPlane) -> None:
+    peer = plane.waiting_route(expect_connect=True)
+    assert peer.say(b"INFO {}\r\n") == b"-ERR 'Authorization Violation'\r\n"
+    assert [event[2] for event in plane.take(EV_CLOSED)] == [ClosedState.AUTHENTICATION_VIOLATION]
