@@ -17,8 +17,7 @@ from gnats.cluster.routes import Added, Routes, upgrade_to_solicited
 from gnats.cluster.solicit import Solicitor
 from gnats.connection.closed_state import ClosedState
 from gnats.core.net.connection import Connection
-from gnats.core.runtime import inbox
-from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO
+from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_PONG
 from gnats.core.runtime.kinds import ROUTER
 from gnats.go.text import join_host_port, quote
 from gnats.options.values.cluster import MAX_PING_INTERVAL
@@ -235,7 +234,7 @@ class Cluster:
             (EV_CONNECT, self._on_connect),
             (EV_INFO, self._on_info),
             (EV_CLOSED, self._on_closed),
-            (inbox.EV_PONG, self._on_pong),
+            (EV_PONG, self._on_pong),
         ):
             events.on(event, handler, (ROUTER,))
         Reporting(self._log, self._route).serve(events, (ROUTER,))

@@ -29,10 +29,8 @@ gnats.events.latency."""
 EV_MSG_TRACE: int
 """A message was traced; data is for gnats.events.msgtrace."""
 EV_PONG: int
-"""A route's PING of join(measure=True) was answered."""
-
-EV_PONG: int
 """A link's PING, which the control plane wanted, was answered."""
+
 EV_JETSTREAM: int
 """An event of a stream or a consumer, which takes the place of the client; a is its kind."""
 
