@@ -97,10 +97,8 @@ class Accounts(dict[str, Account]):
         self._log_error = log_error
         self._check_activation = check_activation
         self._complain = complain or (lambda name, what, why: None)
-        self._server = marshal(server_name)
-        self._cluster = opts.cluster.name
-        if self._cluster:
-            self._server += b',"cluster":' + marshal(self._cluster)
+        self._server_name = server_name
+        self._name_cluster(opts.cluster.name)
         self._hash = server_hash(server_name).encode()
         self._removed: dict[str, Removed] = {}
         self.registry = AccountRegistry()
@@ -122,6 +120,30 @@ class Accounts(dict[str, Account]):
         self.system_account: Account | None = None
         self.configure(opts)
         self.global_account = self[GLOBAL_ACCOUNT]
+
+    def _name_cluster(self, name: str) -> None:
+        self._cluster = name
+        self._server = marshal(self._server_name)
+        if name:
+            self._server += b',"cluster":' + marshal(name)
+
+    def rename_cluster(self, name: str) -> None:
+        """Use a new name of the cluster, which mappings may depend on.
+
+        Requests to services outside the server carry the old name in accounts that exist already.
+        """
+        self._name_cluster(name)
+        mappings = [*self._options.mappings]
+        mappings += [each for config in self._options.accounts for each in config.mappings]
+        if any(dest.cluster for mapping in mappings for dest in mapping.dests):
+            self.configure(self._options)
+        scoped = [
+            name
+            for name, config in self._claims.items()
+            if any(dest.cluster for mapping in config.mappings for dest in mapping.dests)
+        ]
+        if scoped:
+            self.refresh(scoped)
 
     def configure(self, opts: Options) -> None:
         """Apply the options: create, change and remove accounts. Remaining accounts and clients keep working.

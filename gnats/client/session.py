@@ -11,14 +11,12 @@ from gnats.connection.connect_options import CLIENT_PROTO_INFO, ClientOptions
 from gnats.core.tls.tlstransport import tls_info
 from gnats.go.json import marshal
 from gnats.go.text import join_host_port, quote, rfc3339
+from gnats.runtime.reported import ReportedConnection
 
 if TYPE_CHECKING:
     from gnats.core.client import Client
     from gnats.core.tls.tlstransport import TLSInfo
     from gnats.log.logger import Logger
-
-LEFT_OUT_TOLD = 1.0
-"""Seconds from the first log entry left out to the line with their number."""
 
 _HEAD = ("start", "host", "id")
 _MID = ("user", "name", "lang", "ver")
@@ -26,7 +24,7 @@ _MID = ("user", "name", "lang", "ver")
 (see Subscriber.set_details)."""
 
 
-class Session:
+class Session(ReportedConnection):
     """A client of the data plane, and the facts about it that only the control plane needs.
 
     `start` and `stop` are unix times in nanoseconds. When the connection is closed, `stop`, `reason`, `final`
@@ -36,7 +34,6 @@ class Session:
     __slots__ = (
         "_deciding",
         "_expiry",
-        "_left_out",
         "account",
         "cid",
         "client",
@@ -45,7 +42,6 @@ class Session:
         "final_subs",
         "grant",
         "host",
-        "leaving",
         "names",
         "nonce",
         "opts",
@@ -57,6 +53,7 @@ class Session:
     )
 
     def __init__(self, client: "Client", host: str, port: int, account: Account, nonce: str = "") -> None:
+        super().__init__()
         self.client: Client | None = client
         self.cid = client.cid
         self.host = host
@@ -67,11 +64,8 @@ class Session:
         self.grant = Grant()
         self._deciding: asyncio.Task[None] | None = None
         self._expiry: Timer | None = None
-        self._left_out: Timer | None = None
         self.connected = False
         """True once a CONNECT was accepted."""
-        self.leaving = False
-        """True once close() was called."""
         self.names = ""
         self.start = time_ns()
         self.stop = 0
@@ -79,6 +73,10 @@ class Session:
         self.final: dict[str, int] = {}
         self.final_subs = b""
         self.tls_final: TLSInfo | None = None
+
+    @property
+    def connection(self) -> "Client | None":
+        return self.client
 
     def __str__(self) -> str:
         """Return the client's name in the log."""
@@ -154,37 +152,16 @@ class Session:
 
     def takes_info(self) -> bool:
         """Check whether INFO may be sent now: the client supports it, and its first PING was answered."""
-        return (
-            self.connected
-            and self.opts.protocol >= CLIENT_PROTO_INFO
-            and self.client is not None
-            and self.client.pong_sent
-        )
+        return self.knows_info() and self.client is not None and self.client.pong_sent
+
+    def knows_info(self) -> bool:
+        """Check whether the client supports INFO at any time; it may not be sent yet (takes_info)."""
+        return self.connected and self.opts.protocol >= CLIENT_PROTO_INFO and self.client is not None
 
     def peer_certificate(self) -> bytes | None:
         """Return the certificate (DER) that the client presented in its TLS handshake, or None."""
         info = self.tls_info()
         return info["peer_certs"][0] if info and info["peer_certs"] else None
-
-    def close(self, log: "Logger", reason: ClosedState, err: str | None = None) -> None:
-        """Close the connection; send `-ERR 'err'` first if `err` is given. Idempotent."""
-        if self.client is None or self.leaving:
-            return
-        self.leaving = True
-        if err and log.trace_on:
-            log.trace(f"{self} - ->> [-ERR {err}]")
-        self.client.close_connection(reason, err)
-
-    def log_left_out(self, log: "Logger") -> None:
-        """Start the timer of tell_left_out(): the data plane began to leave out log entries of the client."""
-        self._left_out = call_later(LEFT_OUT_TOLD, self.tell_left_out, log)
-
-    def tell_left_out(self, log: "Logger") -> None:
-        """Log how many entries were left out, if log_left_out() was called since the last time."""
-        if self._left_out and self.client:
-            self._left_out.cancel()
-            self._left_out = None
-            log.warn(f"{self} - Left out {self.client.take_unlogged()} log entries: too many in a second")
 
     def closed(self, reason: ClosedState, num_subs: int = 0, subs: bytes = b"") -> None:
         """Record the end: keep the counters, leave the account, drop the data plane's client."""
@@ -211,9 +188,7 @@ class Session:
     def rate_limit(self, log: "Logger", level: str, text: str) -> None:
         """Log a statement about the client, unless the same was logged in the last second, of any client."""
         statement = f"{text} - Account:{self.account.label}" if self.connected else text
-        if log.allow(statement):
-            user = self.auth_user_label() if self.connected else ""
-            log.log(level, f"{self} - {statement}" + (f" - {user}" if user else ""))
+        self.log_limited(log, level, statement, self.auth_user_label() if self.connected else "")
 
     def client_info(self, **changes: object) -> dict[str, object]:
         """Describe the client for events, services and auth callouts (ClientInfo in events.go).

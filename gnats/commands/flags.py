@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gnats.errors import OptionError
+from gnats.go.hostport import RANDOM_PORT
 from gnats.go.text import parse_bool, quote
+from gnats.go.url import URL, parse_url
 from gnats.options.options import ANY_HOST, Options, read_config
 from gnats.options.values.tls import TLSOptions
 
@@ -36,6 +38,11 @@ _OPTIONS: dict[str, tuple[str, str]] = {
     "authorization": (_STRING, "auth"),
     "io_threads": (_THREADS, "io_threads"),
     "cluster_name": (_STRING, "cluster_name"),
+    "cluster_listen": (_STRING, "cluster cluster_listen"),
+    "cluster_advertise": (_STRING, "cluster_advertise"),
+    "routes": (_STRING, "routes"),
+    "no_advertise": (_BOOL, "no_advertise"),
+    "connect_retries": (_INT, "connect_retries"),
     "jetstream_on": (_BOOL, "js jetstream"),
     "store_dir": (_STRING, "sd store_dir"),
     # flags that are not options of the server
@@ -62,14 +69,15 @@ _LEVELS = {
     "verbose_trace": ("trace", "trace_verbose"),
 }
 
+_CLUSTER_FLAGS = {
+    # flag: field of ClusterOptions
+    "cluster_name": "name",
+    "cluster_advertise": "advertise",
+    "no_advertise": "no_advertise",
+    "connect_retries": "connect_retries",
+}
+
 _FLAGS = {flag: (option, kind) for option, (kind, flags) in _OPTIONS.items() for flag in flags.split()}
-
-_NOT_YET_NAMES = """
-    cluster cluster_listen cluster_advertise routes no_advertise
-    connect_retries
-"""
-_NOT_YET = frozenset(_NOT_YET_NAMES.split())
-
 
 HELP = """\
 Usage: gnats-server [options]
@@ -88,8 +96,15 @@ Server:
         --ports_file_dir DIR   Write the URLs to DIR/<program>_<pid>.ports
         --client_advertise HP  host:port that INFO names to clients
         --profile PORT         Port for the profiling endpoint (default: none)
-        --cluster_name NAME    Name of the cluster that the server is in
         --io_threads N         Threads that serve connections; 0: the event loop's own does (default: auto)
+
+Cluster:
+        --cluster URL          nats://[USER:PASSWORD@]HOST:PORT to listen on for routes, also --cluster_listen
+        --routes URLS          Servers of the cluster to connect to, with commas between them
+        --cluster_name NAME    Name of the cluster (default: made up)
+        --cluster_advertise HP host:port that other servers connect to
+        --no_advertise         Tell clients no URLs of the cluster's servers
+        --connect_retries N    Times to try again to connect to servers that others told of (default: 0)
 
 JetStream:
     -js, --jetstream           Enable JetStream
@@ -172,6 +187,8 @@ def configure_options(args: list[str]) -> CommandLine:
     warnings = read_config(opts, path) if path else []
     _override(opts, values)
     opts.host = opts.host or ANY_HOST
+    if opts.cluster.port and not opts.cluster.host:
+        opts.cluster = replace(opts.cluster, host=ANY_HOST)
     return CommandLine("run", opts.baseline(), warnings, tuple(args))
 
 
@@ -196,9 +213,52 @@ def _override(opts: Options, values: dict[str, object]) -> None:
     if values.get("store_dir"):
         jetstream["store_dir"] = values["store_dir"]
     opts.jetstream = replace(opts.jetstream, **jetstream)
-    if "cluster_name" in values:
-        opts.cluster = replace(opts.cluster, name=str(values["cluster_name"]))
+    _override_cluster(opts, values)
     _override_tls(opts, values)
+
+
+def _override_cluster(opts: Options, values: dict[str, object]) -> None:
+    """Apply the flags about routes; --cluster "" turns routes off (overrideCluster)."""
+    changes: dict[str, Any] = {}
+    for flag, option in _CLUSTER_FLAGS.items():
+        if flag in values:
+            changes[option] = values[flag]
+    if "cluster_listen" in values:
+        changes |= _cluster_listen(str(values["cluster_listen"]))
+    if "routes" in values:
+        changes["routes"] = _routes(str(values["routes"]))
+    opts.cluster = replace(opts.cluster, **changes)
+    if changes.get("routes") and not (opts.cluster.port or opts.cluster.host):
+        raise OptionError("solicited routes require cluster capabilities, e.g. --cluster")
+
+
+def _cluster_listen(text: str) -> dict[str, Any]:
+    if not text:
+        return {"port": 0}
+    random = text.endswith(":-1")  # no port of a URL
+    try:
+        url = parse_url(text.removesuffix(":-1") + ":0" if random else text)
+    except ValueError as exc:
+        raise OptionError(f"parse {quote(text)}: {exc}") from None
+    if not url.host:
+        raise OptionError("missing port in address")
+    host, port = url.address()
+    if url.user and url.password is None:
+        raise OptionError("expected cluster password to be set")
+    found: dict[str, Any] = {"host": host, "username": url.user, "password": url.password or ""}
+    if not port:
+        raise OptionError(f"address {url.host}: missing port in address")
+    return found | {"port": RANDOM_PORT if random else int(port)}
+
+
+def _routes(text: str) -> tuple[URL, ...]:
+    urls = []
+    for each in filter(None, map(str.strip, text.split(","))):
+        try:
+            urls.append(parse_url(each))
+        except ValueError as exc:
+            raise OptionError(f"error parsing route url [{quote(each)}]: {exc}") from None
+    return tuple(urls)
 
 
 def _override_tls(opts: Options, values: dict[str, object]) -> None:
@@ -241,8 +301,6 @@ def parse_flags(args: list[str]) -> tuple[dict[str, object], list[str]]:
         name, equals, text = arg.removeprefix("-").removeprefix("-").partition("=")
         if not name or name.startswith("-"):
             raise OptionError(f"bad flag syntax: {arg}")
-        if name in _NOT_YET:
-            raise OptionError(f"flag -{name} is not supported yet")
         if name not in _FLAGS:
             raise OptionError(f"unknown flag -{name}; gnats-server -h lists the flags")
         option, kind = _FLAGS[name]

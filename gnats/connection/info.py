@@ -42,6 +42,7 @@ INFO_FIELDS: Struct = {
     "export": PERMISSION,
     "lnoc": "bool",
     "lnocu": "bool",
+    "ln": "bool",
     "info_on_connect": "bool",
     "route_pool_size": "int",
     "route_pool_idx": "int",

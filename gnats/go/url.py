@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from gnats.go.hostport import split_host_port
 
@@ -21,14 +21,21 @@ class URL:
     user: str = ""
     password: str | None = field(default=None, repr=False)
     host: str = ""
+    path: str = ""
+    """Empty or with its slash; of a URL with a host only."""
 
     def address(self) -> tuple[str, str]:
         """Return (host, port) as text. Raises OptionError when there are not both."""
         return split_host_port(self.host)
 
+    def redacted(self) -> str:
+        """Return the URL as text, for the log: with xxxxx for a password (Redacted)."""
+        user = quote(self.user, safe="$&+,;=") + ("" if self.password is None else ":xxxxx")
+        return f"{self.scheme}://{user}{'@' if user else ''}{self.host}{self.path}"
+
 
 def parse_url(text: str) -> URL:
-    """Read a URL. Its path, query and fragment are dropped. Raises ValueError for what Go refuses."""
+    """Read a URL. Its query and fragment are dropped. Raises ValueError for what Go refuses."""
     if any(char < " " or char == "\x7f" for char in text):
         raise ValueError("invalid control character in URL")
     if text.startswith(":"):
@@ -49,7 +56,7 @@ def parse_url(text: str) -> URL:
         raise ValueError("invalid userinfo")
     _check_escapes(user_info)
     user, colon, password = user_info.partition(":")
-    return URL(scheme, unquote(user), unquote(password) if at and colon else None, _host(host))
+    return URL(scheme, unquote(user), unquote(password) if at and colon else None, _host(host), slash + path)
 
 
 def _host(host: str) -> str:

@@ -15,7 +15,7 @@ from gnats.go.json import marshal
 from gnats.go.text import join_host_port, os_error, quote
 from gnats.monitor.dashboard import FILES, POLICY, index_page, static_file
 from gnats.monitor.pages.accountz import account_statz, accountz
-from gnats.monitor.pages.clusterz import NotFoundError, gatewayz, leafz, raftz, routez
+from gnats.monitor.pages.clusterz import NotFoundError, gatewayz, leafz, raftz
 from gnats.monitor.pages.connz import connz_steps
 from gnats.monitor.pages.debugz import expvarz, ipqueuesz, stacksz
 from gnats.monitor.pages.healthz import healthz
@@ -35,6 +35,7 @@ from gnats.monitor.pages.options import (
     SubszOptions,
 )
 from gnats.monitor.pages.render import Page, chunks
+from gnats.monitor.pages.routez import routez
 from gnats.monitor.pages.subsz import subsz_steps
 from gnats.monitor.pages.varz import varz
 from gnats.monitor.services import PagesServer

@@ -8,7 +8,7 @@ from gnats.accounts.account import Account
 from gnats.core.accounts.listing import matching
 from gnats.core.subjects.subject import subset_match, valid_literal_subject
 from gnats.monitor.pages.accountz import AccountzServer, account_info, account_statz, accountz
-from gnats.monitor.pages.clusterz import gatewayz, leafz, routez
+from gnats.monitor.pages.clusterz import gatewayz, leafz
 from gnats.monitor.pages.connz import ConnzServer, connz_steps, subscriptions
 from gnats.monitor.pages.debugz import Polled, expvarz, ipqueuesz
 from gnats.monitor.pages.healthz import HealthzServer, healthz
@@ -27,12 +27,15 @@ from gnats.monitor.pages.options import (
     SubszOptions,
 )
 from gnats.monitor.pages.render import Page
+from gnats.monitor.pages.routez import RoutezServer, routez
 from gnats.monitor.pages.subsz import SubszServer, subsz_steps
 from gnats.monitor.pages.varz import VarzServer, varz
 from gnats.runtime.steps import Steps
 
 
-class PagesServer(VarzServer, AccountzServer, ConnzServer, SubszServer, HealthzServer, Polled, Protocol):
+class PagesServer(
+    VarzServer, AccountzServer, ConnzServer, RoutezServer, SubszServer, HealthzServer, Polled, Protocol
+):
     """The server as all pages together see it."""
 
 

@@ -76,8 +76,8 @@ class Options(OptionFields):
         opts.validate()
         system = opts.system_account or ("" if opts.no_system_account else SYSTEM_ACCOUNT)
         opts.cluster = opts.cluster.baseline(system)
-        if opts.cluster.port:
-            raise OptionError("a cluster with a port to listen on for routes is not supported yet")
+        if opts.cluster.port and opts.jetstream.enabled:
+            raise OptionError("JetStream in a cluster is not supported yet")
         return opts
 
     def validate(self) -> None:

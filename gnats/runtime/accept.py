@@ -56,14 +56,26 @@ def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
 
 async def listen_for_clients(host: str, port: int) -> socket.socket:
     """Like listen(), but raises ServerError with nats-server's text."""
-    where = join_host_port(host, port)
     try:
         return await listen(host, port)
-    except socket.gaierror as exc:
-        reason = f"listen tcp: lookup {host}: {os_error(exc)}"
     except OSError as exc:
-        reason = f"listen tcp {where}: bind: {os_error(exc)}"
-    raise ServerError(f'Error listening on port: {where}, "{reason}"')
+        where, reason = join_host_port(host, port), _reason(exc, host, port)
+        raise ServerError(f'Error listening on port: {where}, "{reason}"') from None
+
+
+async def listen_for_routes(host: str, port: int) -> socket.socket:
+    """Like listen(), but raises ServerError with nats-server's text."""
+    try:
+        return await listen(host, port)
+    except OSError as exc:
+        reason = _reason(exc, host, port)
+        raise ServerError(f"Error listening on router port: {port} - {reason}") from None
+
+
+def _reason(exc: OSError, host: str, port: int) -> str:
+    if isinstance(exc, socket.gaierror):
+        return f"listen tcp: lookup {host}: {os_error(exc)}"
+    return f"listen tcp {join_host_port(host, port)}: bind: {os_error(exc)}"
 
 
 class AcceptLoop:

@@ -78,6 +78,11 @@ class Pollers:
         return self._threaded[self._next]
 
     @property
+    def serving(self) -> tuple[Poller, ...]:
+        """The pollers that serve connections: those with threads, or without threads the internal one."""
+        return tuple(self._threaded) or (self.internal,)
+
+    @property
     def threads(self) -> int:
         """The number of threads that serve connections."""
         return len(self._threads)

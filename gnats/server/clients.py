@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from gnats.auth.authenticator import new_nonce
 from gnats.auth.connect import Connector
 from gnats.client.session import Session
+from gnats.clock import call_later
 from gnats.connection.closed_state import ClosedState
 from gnats.core.client import Client
 from gnats.core.net.connection import Connection
 from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_MSG_TRACE
 from gnats.core.runtime.kinds import CLIENT
+from gnats.runtime.reported import answer_punt, unmapped
 from gnats.runtime.reporting import Reporting
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from gnats.runtime.dispatch import EventTable
     from gnats.runtime.pollers import Pollers
     from gnats.tls.context import ClientTLS
+
+INFO_AGAIN = 1.0
+"""Seconds after which clients that could not be sent a new INFO yet get it."""
 
 
 class Clients:
@@ -83,8 +88,7 @@ class Clients:
             return
         connector, log = self._connector, self._log
         opts = connector.options()
-        if host.startswith("::ffff:") and "." in host:  # IPv4 through an IPv6 socket
-            host = host[7:]
+        host = unmapped(host)
         client = Client(
             CLIENT,
             sock.fileno(),
@@ -128,13 +132,29 @@ class Clients:
         for session in list(self.open.values()):
             session.close(self._log, ClosedState.SERVER_SHUTDOWN)
 
-    def abort(self) -> None:
-        """Drop the bytes queued for the remaining connections, which do not read them, so that all close."""
-        left = [*self.open.values(), *self.refused.values()]
-        self._log.warn(f"Dropping what {len(left)} connections do not read")
-        for session in left:
-            if session.client:
-                session.client.abort()
+    def connections(self) -> list[Connection]:
+        """Return the data plane's sides of all connections."""
+        sessions = [*self.open.values(), *self.refused.values()]
+        return [session.client for session in sessions if session.client]
+
+    def send_info(self) -> None:
+        """Send a new INFO to all clients that take one (sendAsyncInfoToClients).
+
+        A client whose first PING waits for its answer gets the INFO that was made for it at its CONNECT, and
+        the new one a little later.
+        """
+        late = [session for session in self.open.values() if not self._sent_info(session)]
+        if late:
+            call_later(INFO_AGAIN, lambda: [self._sent_info(session) for session in late])
+
+    def _sent_info(self, session: Session) -> bool:
+        """Send INFO to a client if that is possible now; return False if it will be later."""
+        if not session.knows_info() or session.leaving:
+            return True
+        if not session.takes_info() or session.client is None:
+            return False
+        session.client.enqueue_proto(self._connector.client_info(session))
+        return True
 
     # -- one client ------------------------------------------------------------------------------------------
 
@@ -189,20 +209,9 @@ class Clients:
     ) -> bool:
         """Answer a verb for which the connection waits; return whether it may have resumed."""
         session = self._session(source)
-        if session is None:
-            return False
-        if not isinstance(data, bytes):  # the poller had no memory for the verb: it cannot be answered
-            session.close(self._log, ClosedState.READ_ERROR)
-            return False
-        if session.cid not in self.open:  # a refused connection, which is being closed
-            return False
-        try:
-            answer(session, data)
-        except MemoryError:  # the client would wait for an answer for ever
-            self._log.error(f"{session} - Out of memory - Closing")
-            if session.client:
-                session.client.close_connection(ClosedState.READ_ERROR)
-        return True
+        if session and session.cid not in self.open and isinstance(data, bytes):
+            return False  # a refused connection, which is being closed
+        return answer_punt(session, data, answer, self._log)
 
     def _on_msg_trace(self, source: Connection | None, a: int, b: int, data: object) -> None:
         session = self._session(source)

@@ -18,7 +18,7 @@ class LameDuck:
     """Send the clients INFO, wait for the grace period, close the clients one by one, shut down.
 
     The server must have stopped accepting, so that `clients` gets no new ones. `ldm_info` makes the INFO for
-    a client, with `ldm`. `shutdown` ends the server.
+    a client, with `ldm`; before it does, `tell_routes` tells other servers. `shutdown` ends the server.
     """
 
     def __init__(
@@ -27,12 +27,14 @@ class LameDuck:
         opts: Options,
         log: Logger,
         ldm_info: Callable[[Session], bytes],
+        tell_routes: Callable[[], object],
         shutdown: Callable[[], Awaitable[None]],
     ) -> None:
         self._clients = clients
         self._opts = opts
         self._log = log
         self._ldm_info = ldm_info
+        self._tell_routes = tell_routes
         self._shutdown = shutdown
         self._task = asyncio.create_task(self._run())
 
@@ -44,6 +46,7 @@ class LameDuck:
         opts, log = self._opts, self._log
         clients = list(self._clients.values())
         if clients:
+            self._tell_routes()
             for session in clients:
                 if session.client and session.takes_info():
                     session.client.enqueue_proto(self._ldm_info(session))

@@ -1,6 +1,5 @@
 """The ports file (server.go), from which a test or script reads the ports of the server that it started."""
 
-import fcntl
 import os
 import socket
 import sys
@@ -10,10 +9,8 @@ from gnats.go.json import compact
 from gnats.go.text import join_host_port, os_error
 from gnats.log.logger import Logger
 from gnats.options.options import Options
+from gnats.system.interfaces import interface_addresses
 from gnats.system.paths import system_path
-
-_SIOCGIFADDR = 0x8915
-_IFREQ_SIZE = 40
 
 
 class PortsFile:
@@ -44,9 +41,11 @@ class PortsFile:
 
 
 def scheme_of(kind: str, opts: Options) -> str:
-    """Return the URL scheme of a kind of listener ("nats", "monitoring" or "profile")."""
+    """Return the URL scheme of a kind of listener ("nats", "monitoring", "cluster" or "profile")."""
     if kind == "nats":
         return "tls" if opts.tls and not opts.allow_non_tls else "nats"
+    if kind == "cluster":
+        return "tls" if opts.cluster.tls else "nats"
     return "https" if kind == "monitoring" and opts.https_port else "http"
 
 
@@ -55,22 +54,3 @@ def listen_urls(scheme: str, sock: socket.socket) -> list[str]:
     host, port = sock.getsockname()[:2]
     hosts = interface_addresses() if host in ("0.0.0.0", "::") else [host]
     return [f"{scheme}://{join_host_port(host, port)}" for host in hosts]
-
-
-def interface_addresses() -> list[str]:
-    """Return the addresses of the machine's interfaces, IPv4 first."""
-    addresses = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        for _, name in socket.if_nameindex():
-            request = name.encode().ljust(_IFREQ_SIZE, b"\0")
-            try:
-                answer = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, request)
-            except OSError:  # the interface has no IPv4 address
-                continue
-            addresses.append(socket.inet_ntoa(answer[20:24]))
-    try:
-        lines = Path("/proc/net/if_inet6").read_text().splitlines()
-        packed = [bytes.fromhex(line.split()[0]) for line in lines]
-    except FileNotFoundError:  # a kernel without IPv6
-        packed = []
-    return addresses + [socket.inet_ntop(socket.AF_INET6, address) for address in packed]

@@ -132,7 +132,12 @@ class Reload:
         self._connector = connector
         self._old = replace(server.opts, port=server.port)
         # any free port: keep the current one
-        self._new = replace(new, port=self._old.port) if new.port <= 0 else new
+        new = replace(new, port=self._old.port) if new.port <= 0 else new
+        cluster = self._old.cluster
+        if cluster.port and not new.cluster.name:  # the name that was made up, or another server's
+            named = replace(new.cluster, name=cluster.name, generated=cluster.generated)
+            new = replace(new, cluster=named)
+        self._new = new
         self._again = again
 
     async def run(self) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -23,7 +24,7 @@ from gnats.events.events import Events
 from gnats.go.hostport import parse_host_port
 from gnats.go.text import duration, join_host_port, os_error
 from gnats.log.logger import Logger, SilentLogger
-from gnats.nkeys.identity import new_identity
+from gnats.nkeys.identity import NuidSource, new_identity
 from gnats.options.options import Options
 from gnats.runtime.accept import AcceptLoop, listen_for_clients
 from gnats.runtime.dispatch import EventTable
@@ -36,6 +37,7 @@ from gnats.server.system_services import Services
 from gnats.system.paths import write_pid_file
 
 if TYPE_CHECKING:
+    from gnats.cluster.cluster import Cluster
     from gnats.events.latency import Latency
     from gnats.jetstream.control.jetstream import JetStream
     from gnats.jetstream.engine.engine import Engine
@@ -65,7 +67,7 @@ class Server:
     """
 
     def __init__(self, opts: Options | None = None, log: Logger | None = None) -> None:
-        self.opts = opts = (opts or Options()).baseline()
+        self.opts = opts = _with_cluster_name((opts or Options()).baseline())
         self.make_log: Callable[[Options], Logger] | None = None if log else _make_log
         """Makes a new log from options at a reload; None when the caller passed a log, which then stays."""
         self.log = log or _make_log(opts)
@@ -117,6 +119,10 @@ class Server:
             self._closed.set,
             most_closed=max(opts.max_closed_clients, 0),
         )
+        self.cluster: Cluster | None = None
+        """The routes to other servers; None without a port for them."""
+        if opts.cluster.port:
+            self.cluster = self._make_cluster()
         self._began = False
         self._listener: AcceptLoop | None = None
         self._monitor: Monitor | None = None
@@ -149,6 +155,19 @@ class Server:
         )
         by_jwt.accounts = Accounts(opts, self.name, by_jwt.check_activation, by_jwt.complain)
         return by_jwt.accounts
+
+    def _make_cluster(self) -> "Cluster":
+        from gnats.cluster.cluster import Cluster, Hooks
+        from gnats.core.links.route_session import RouteSession
+
+        hooks = Hooks(
+            renamed=self._rename_cluster,
+            urls_changed=self._update_urls,
+            next_cid=self.internal_clients.next_cid,
+            gone=self._closed.set,
+        )
+        parts = self.identity, self.accounts, self.state, self.log, hooks, RouteSession
+        return Cluster(*parts, options=lambda: self.opts, spawn=self.spawn)
 
     def _make_info(self, opts: Options) -> Info:
         return Info(
@@ -297,6 +316,8 @@ class Server:
         events = EventTable()
         for part in (self.accounts, self.internal_clients, self._clients):
             part.serve(events)
+        if self.cluster:
+            self.cluster.serve(events)
         events.on(EV_JETSTREAM, self._on_jetstream_event)
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), events.handle, self.log)
         self.internal_clients.poller = self.pollers.internal
@@ -322,6 +343,8 @@ class Server:
         self._listening = {"nats": sock}
         if self._monitor:
             self._listening["monitoring"] = self._monitor.sock
+        if self.cluster:
+            self._listening["cluster"] = await self.cluster.start(self.pollers, self.port)
         if self._profiler:
             self._listening["profile"] = self._profiler.sock
         self.update_ports_file()
@@ -365,6 +388,8 @@ class Server:
             task.cancel()
         self.accounts.close()
         self.stop_accepting()
+        if self.cluster:
+            self.cluster.stop_accepting()
         jetstream, self.jetstream = self.jetstream, None
         if jetstream:
             await jetstream.close()
@@ -384,6 +409,8 @@ class Server:
                 self.events = None
             self.pollers.hurry()
             self._clients.close()
+            if self.cluster:
+                self.cluster.close()
             self.internal_clients.close()
             closed = await self._wait_for_closed()
             self.pollers.stop(close=closed, before=self.js_engine.close if self.js_engine else None)
@@ -391,6 +418,10 @@ class Server:
         if self._ports_file:
             self._ports_file.delete()
             self._ports_file = None
+
+    @property
+    def _routed(self) -> bool:
+        return self.cluster is not None and self.cluster.connected
 
     async def _wait_for_closed(self) -> bool:
         """Wait for the end of all connections; return whether all have gone.
@@ -400,12 +431,16 @@ class Server:
         for _ in range(2):
             try:
                 async with timeout(CLOSE_TIMEOUT):
-                    while self._clients or self.internal_clients:
+                    while self._clients or self._routed or self.internal_clients:
                         self._closed.clear()
                         await self._closed.wait()
                 return True
             except TimeoutError:
-                self._clients.abort()
+                left = self._clients.connections()
+                left += self.cluster.connections() if self.cluster else []
+                self.log.warn(f"Dropping what {len(left)} connections do not read")
+                for connection in left:
+                    connection.abort()
         return False
 
     def stop_accepting(self) -> None:
@@ -424,9 +459,16 @@ class Server:
             self.log.notice("Entering lame duck mode, stop accepting new clients")
             self.stop_accepting()
             ldm_info = partial(self._connector.client_info, ldm=True)
-            self._lame_duck = LameDuck(self.clients, self.opts, self.log, ldm_info, self.shutdown)
+            self._lame_duck = LameDuck(
+                self.clients, self.opts, self.log, ldm_info, self._tell_routes_of_lame_duck, self.shutdown
+            )
             if self.events:
                 self.events.lame_duck()
+
+    def _tell_routes_of_lame_duck(self) -> None:
+        if self.cluster:
+            self.cluster.lame_duck()
+            self._info.connect_urls = self.cluster.urls.shown
 
     def tell(self, state: str) -> None:
         """Call `on_state` with the name of the new state."""
@@ -587,6 +629,22 @@ class Server:
         """Send a client the INFO of lame duck mode, as Clients.lame_duck()."""
         self._clients.lame_duck(cid)
 
+    # -- cluster ---------------------------------------------------------------------------------------------
+
+    def _update_urls(self) -> None:
+        """Tell clients the URLs of the cluster."""
+        if self.cluster and not self._stopping:
+            self._info.connect_urls = self.cluster.urls.shown
+            self._clients.send_info()
+
+    def _rename_cluster(self, name: str, generated: bool) -> None:
+        """Use a new name of the cluster (setClusterName)."""
+        self.opts = replace(self.opts, cluster=replace(self.opts.cluster, name=name, generated=generated))
+        self._info.cluster = name
+        self.accounts.rename_cluster(name)
+        self._latency = None  # it has the old name
+        self.log.notice(f"Cluster name updated to {name}")
+
     # -- reload ----------------------------------------------------------------------------------------------
 
     async def reload(self, opts: Options | None = None) -> None:
@@ -670,6 +728,13 @@ class Server:
             self._monitor.reload_tls()
         if self._profiler:
             self._profiler.set_block_profile_rate(self.opts.prof_block_rate)
+
+
+def _with_cluster_name(opts: Options) -> Options:
+    """Return options whose cluster has a name, a generated one if need be."""
+    if opts.cluster.port and not opts.cluster.name:
+        opts.cluster = replace(opts.cluster, name=NuidSource().next(), generated=True)
+    return opts
 
 
 def _make_log(opts: Options) -> Logger:

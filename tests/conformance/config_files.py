@@ -72,6 +72,7 @@ GOOD = [
         "compression { rtts: [] }",
         "ping_interval: 5s, write_deadline: 2s, write_timeout: retry",
         "write_timeout: close, cluster_advertise: x",
+        "port: -1, name: C, routes: ['nats://a:1']",
         "tls { verify_cert_and_check_known_urls: true }",
         "tls { cert_file: '%d/cert.pem', key_file: '%d/cert-key.pem' }",
         "routes: []",
@@ -830,7 +831,6 @@ authorization { timeout: 100, zz: 1 }
 
 # Intended differences: the reference accepts these, gnats does not have the feature yet.
 NOT_YET = {
-    "cluster { port: -1 }": "clusters",
     "gateway { name: a, port: -1 }": "gateways",
     "leafnodes { port: -1 }": "leaf nodes",
     "leaf { port: -1 }": "leaf nodes",

@@ -28,9 +28,9 @@ EV_LATENCY: int
 gnats.events.latency."""
 EV_MSG_TRACE: int
 """A message was traced; data is for gnats.events.msgtrace."""
-
 EV_PONG: int
 """A link's PING, which the control plane wanted, was answered."""
+
 EV_JETSTREAM: int
 """An event of a stream or a consumer, which takes the place of the client; a is its kind."""
 

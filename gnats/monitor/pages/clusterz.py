@@ -1,4 +1,4 @@
-"""/routez, /gatewayz, /leafz and /raftz (monitor.go): empty pages, because a server has none of these."""
+"""/gatewayz, /leafz and /raftz (monitor.go): empty pages, because a server has none of these."""
 
 from gnats.clock import time_ns
 from gnats.go.text import rfc3339
@@ -6,24 +6,12 @@ from gnats.monitor.pages.options import (
     GatewayzOptions,
     LeafzOptions,
     RaftzOptions,
-    RoutezOptions,
 )
 from gnats.monitor.pages.render import Named, Page
 
 
 class NotFoundError(Exception):
     """The requested thing does not exist; the text is for the client."""
-
-
-def routez(server: Named, options: RoutezOptions) -> Page:
-    """List the routes to other servers of the cluster."""
-    return {
-        "server_id": server.id,
-        "server_name": server.name,
-        "now": rfc3339(time_ns()),
-        "num_routes": 0,
-        "routes": [],
-    }
 
 
 def gatewayz(server: Named, options: GatewayzOptions) -> Page:

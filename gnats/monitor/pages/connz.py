@@ -217,7 +217,7 @@ def connection_info(session: Session, now: int, options: ConnzOptions) -> Page:
         "last_activity": rfc3339(last),
         "stop": rfc3339(session.stop) if session.stop else "",
         "reason": str(session.reason) if session.reason else "",
-        "rtt": duration(_round_trip(counters["rtt"])),
+        "rtt": duration(round_trip(counters["rtt"])),
         "uptime": uptime(end - session.start),
         "idle": uptime(end - last),
         "pending_bytes": counters["pending_bytes"],
@@ -304,5 +304,6 @@ def text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _round_trip(rtt: int) -> int:
+def round_trip(rtt: int) -> int:
+    """Return a round trip time (ns) as it is shown: in whole microseconds, if it has some (getRTT)."""
     return rtt // 1000 * 1000 if 1000 < rtt < 1_000_000 else rtt

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Protocol
 from gnats.connection.closed_state import count_by_kind
 from gnats.go.text import rfc3339
 from gnats.monitor.pages.jsz import JszServer, varz_jetstream
-from gnats.monitor.pages.render import Page
+from gnats.monitor.pages.render import Page, without_empty
 from gnats.system.usage import cores, process, resident_bytes
 
 if TYPE_CHECKING:
+    from gnats.cluster.cluster import Cluster
+    from gnats.cluster.route import Route
     from gnats.core.runtime.state import ServerState
     from gnats.runtime.pollers import Pollers
 
@@ -28,13 +30,13 @@ class StatszServer(JszServer, Protocol):
     def pollers(self) -> "Pollers | None": ...
     @property
     def state(self) -> "ServerState": ...
+    @property
+    def cluster(self) -> "Cluster | None": ...
 
 
 def server_stats(server: StatszServer) -> Page:
     """Return the server's statistics."""
-    traffic = server.pollers.stats() if server.pollers else {}
-    sent = {"msgs": traffic.get("out_msgs", 0), "bytes": traffic.get("out_bytes", 0)}
-    received = {"msgs": traffic.get("in_msgs", 0), "bytes": traffic.get("in_bytes", 0)}
+    traffic, cluster = traffic_of(server), server.cluster
     slow, stale, stalls = (
         server.state.slow_consumers,
         server.state.stale_connections,
@@ -49,21 +51,50 @@ def server_stats(server: StatszServer) -> Page:
         "total_connections": server.total_clients,
         "active_accounts": sum(1 for account in server.accounts.values() if account.clients),
         "subscriptions": server.num_subscriptions,
-        "sent": sent,
-        "sent_to_clients": sent,
-        "received": received,
-        "received_from_clients": received,
+        "sent": {"msgs": traffic["out_msgs"], "bytes": traffic["out_bytes"]},
+        "sent_to_clients": {"msgs": traffic["out_client_msgs"], "bytes": traffic["out_client_bytes"]},
+        "received": {"msgs": traffic["in_msgs"], "bytes": traffic["in_bytes"]},
+        "received_from_clients": {"msgs": traffic["in_client_msgs"], "bytes": traffic["in_client_bytes"]},
         "slow_consumers": slow,
     }
     if slow:
-        stats["slow_consumer_stats"] = count_by_kind(slow)
+        stats["slow_consumer_stats"] = count_by_kind(slow, cluster.slow if cluster else 0)
     if stale:
         stats["stale_connections"] = stale
-        stats["stale_connection_stats"] = count_by_kind(stale)
+        stats["stale_connection_stats"] = count_by_kind(stale, cluster.stale if cluster else 0)
     if stalls:
         stats["stalled_clients"] = stalls
+    if cluster and (routes := [_route_stat(route) for route in cluster.routes]):
+        stats["routes"] = routes
     stats["active_servers"] = 1
     if server.jetstream:
         stats["jetstream"] = varz_jetstream(server, directory=False)
     stats["gomaxprocs"] = cores()
     return stats
+
+
+def traffic_of(server: StatszServer) -> dict[str, int]:
+    """Return the messages and bytes of all connections, and those of clients."""
+    total = server.pollers.stats() if server.pollers else {}
+    routed = server.cluster.traffic() if server.cluster else {}
+    found: dict[str, int] = {}
+    for way in ("in", "out"):
+        names = {f"{way}_{unit}": f"{way}_client_{unit}" for unit in ("msgs", "bytes")}
+        found |= {name: total.get(name, 0) for name in names}
+        found |= {
+            of_clients: max(total.get(name, 0) - routed.get(name, 0), 0) for name, of_clients in names.items()
+        }
+    return found
+
+
+def _route_stat(route: "Route") -> Page:
+    assert route.session
+    counters = route.session.snapshot()
+    stat: Page = {
+        "rid": route.cid,
+        "name": route.remote_name,
+        "sent": {"msgs": counters["out_msgs"], "bytes": counters["out_bytes"]},
+        "received": {"msgs": counters["in_msgs"], "bytes": counters["in_bytes"]},
+        "pending": counters["pending_bytes"],
+    }
+    return without_empty(stat, ("name",))

@@ -8,7 +8,7 @@ from gnats.connection.closed_state import count_by_kind
 from gnats.go.text import SECOND, rfc3339, uptime
 from gnats.monitor.pages.jsz import varz_jetstream
 from gnats.monitor.pages.render import Page, number, without_empty
-from gnats.monitor.pages.statsz import StatszServer
+from gnats.monitor.pages.statsz import StatszServer, traffic_of
 from gnats.options.values.tls import TLS_TIMEOUT
 from gnats.system.usage import cores, process, resident_bytes
 from gnats.version import NATS_VERSION, PROTO, RUNTIME, __version__, feature_flags
@@ -59,7 +59,7 @@ class VarzServer(StatszServer, Protocol):
 
 def varz(server: VarzServer) -> Page:
     """Return the server's configuration and counters; fields have nats-server's names and order."""
-    opts, now = server.opts, time_ns()
+    opts, now, cluster = server.opts, time_ns(), server.cluster
     threads = server.pollers.threads if server.pollers else 0
     page: Page = {
         **_configuration(server),
@@ -72,10 +72,10 @@ def varz(server: VarzServer) -> Page:
         "cpu": number(process.cpu()),
         "connections": server.num_clients,
         "total_connections": server.total_clients,
-        "routes": 0,
-        "remotes": 0,
+        "routes": len(cluster.routes) if cluster else 0,
+        "remotes": cluster.routes.num_remotes if cluster else 0,
         "leafnodes": 0,
-        **_traffic(server),
+        **traffic_of(server),
         "slow_consumers": server.state.slow_consumers,
         "stale_connections": server.state.stale_connections,
         "stalled_clients": server.state.stalls,
@@ -90,8 +90,10 @@ def varz(server: VarzServer) -> Page:
         "trusted_operators_claim": _operators(server),
         "system_account": name_of(server.system_account),
         "pinned_account_fails": server.operator_mode.pinned_failures if server.operator_mode else 0,
-        "slow_consumer_stats": count_by_kind(server.state.slow_consumers),
-        "stale_connection_stats": count_by_kind(server.state.stale_connections),
+        "slow_consumer_stats": count_by_kind(server.state.slow_consumers, cluster.slow if cluster else 0),
+        "stale_connection_stats": count_by_kind(
+            server.state.stale_connections, cluster.stale if cluster else 0
+        ),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
         "tls_cert_not_after": _not_after(opts.tls.cert_file) if opts.tls else "",
     }
@@ -124,7 +126,7 @@ def _configuration(server: VarzServer) -> Page:
         "max_control_line": opts.max_control_line,
         "max_payload": opts.max_payload,
         "max_pending": opts.max_pending,
-        "cluster": _cluster(opts.cluster),
+        "cluster": _cluster(opts.cluster, server.cluster.port if server.cluster else opts.cluster.port),
         "gateway": {},
         "leaf": {},
         "mqtt": {},
@@ -133,23 +135,6 @@ def _configuration(server: VarzServer) -> Page:
         "tls_timeout": number(tls.timeout if tls else TLS_TIMEOUT),
         "write_deadline": _ns(opts.write_deadline),
         "write_timeout": opts.write_timeout,
-    }
-
-
-def _traffic(server: VarzServer) -> Page:
-    traffic = server.pollers.stats() if server.pollers else {}
-    # All connections are clients, so the pollers' counters are the server's.
-    in_msgs, in_bytes = traffic.get("in_msgs", 0), traffic.get("in_bytes", 0)
-    out_msgs, out_bytes = traffic.get("out_msgs", 0), traffic.get("out_bytes", 0)
-    return {
-        "in_msgs": in_msgs,
-        "in_bytes": in_bytes,
-        "in_client_msgs": in_msgs,
-        "in_client_bytes": in_bytes,
-        "out_msgs": out_msgs,
-        "out_bytes": out_bytes,
-        "out_client_msgs": out_msgs,
-        "out_client_bytes": out_bytes,
     }
 
 
@@ -172,12 +157,12 @@ def _not_after(path: str) -> str:
     return not_after(path)
 
 
-def _cluster(cluster: "ClusterOptions") -> Page:
+def _cluster(cluster: "ClusterOptions", port: int) -> Page:
     tls = cluster.tls
     page: Page = {
         "name": cluster.name,
         "addr": cluster.host,
-        "cluster_port": cluster.port,
+        "cluster_port": port,
         "auth_timeout": number(cluster.auth_timeout),
         "urls": [url.host for url in cluster.routes],
         "tls_timeout": number(tls.timeout if tls else TLS_TIMEOUT) if cluster.port else 0,

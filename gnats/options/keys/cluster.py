@@ -38,11 +38,9 @@ from gnats.options.values.cluster import (
 
 
 def cluster(key: str, token: Token, problems: Problems) -> ClusterOptions:
-    """Read a cluster block. One with a port is refused."""
+    """Read the cluster block of a server; warn of routes that are not dialled."""
     options = cluster_options(key, token, problems)
-    if options.port:
-        raise ConfigError(token, f"key {quote(key)} with a port to listen on for routes is not supported yet")
-    if options.routes:
+    if options.routes and not options.port:
         problems.misuse(key, token, "routes without a port to listen on are not dialled")
     return options
 

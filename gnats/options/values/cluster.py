@@ -84,7 +84,9 @@ class ClusterOptions:
     """The cluster block of a server. Durations are seconds; 0 and "" mean the default."""
 
     name: str = ""
-    """"": a name is made up, or taken over from a server with one, when there are routes."""
+    """"": the server makes one up, or takes over one from another server, if it has a port."""
+    generated: bool = False
+    """The server has made the name up: one that is configured elsewhere takes its place."""
     host: str = ""
     port: int = 0
     """0: no routes; -1: a free port."""
@@ -151,6 +153,10 @@ class ClusterOptions:
                 )
         if self.advertise:
             parse_host_port(self.advertise, self.port)
+        if self.port and self.compression.mode.startswith("s2_"):
+            raise OptionError("compression on routes is not supported yet")
+        if self.port and self.tls:
+            raise OptionError("tls on routes is not supported yet")
 
 
 def check_route_permissions(permissions: RoutePermissions | None) -> None:

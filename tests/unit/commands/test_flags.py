@@ -7,6 +7,7 @@ import pytest
 from gnats.commands.flags import HELP, configure_options, reload_options
 from gnats.errors import OptionError
 from gnats.options.options import ANY_HOST, Options
+from gnats.options.values.cluster import ClusterOptions
 from gnats.options.values.tls import TLSOptions
 
 pytestmark = pytest.mark.timeout(60)
@@ -106,6 +107,37 @@ def test_it_listens_on_all_interfaces_unless_told_otherwise(tmp_path: Path) -> N
     assert options("-c", str(path)).host == "example.com"
 
 
+def cluster(*args: str, conf: Path | None = None, text: str = "") -> ClusterOptions:
+    if conf:
+        conf.write_text(text)
+        args = ("-c", str(conf), *args)
+    return options(*args).cluster
+
+
+def test_a_cluster_by_flags() -> None:
+    found = cluster("--cluster", "nats://u:p@:6222", "--routes", "nats://a:1, nats://b:2/")
+    assert (found.host, found.port, found.username, found.password) == (ANY_HOST, 6222, "u", "p")
+    assert [url.host for url in found.routes] == ["a:1", "b:2"]
+    found = cluster("--cluster_listen", "//h:-1", "--cluster_name", "C", "--cluster_advertise", "x:4")
+    assert (found.host, found.port, found.name, found.advertise) == ("h", -1, "C", "x:4")
+    found = cluster("--cluster", "x://h:1", "--no_advertise", "--connect_retries", "3")
+    assert (found.no_advertise, found.connect_retries) == (True, 3)
+    assert cluster("--cluster", "x://:1").host == ANY_HOST
+
+
+def test_flags_win_over_the_cluster_block(tmp_path: Path) -> None:
+    conf = tmp_path / "server.conf"
+    block = "port: 1, authorization { user: a, password: b }, routes: ['x://a:1'], no_advertise: true"
+    text = f"cluster {{ {block} }}"
+    found = cluster("--cluster", "nats://h:2", conf=conf, text=text)
+    assert (found.host, found.port, found.username, found.password) == ("h", 2, "", "")
+    assert len(found.routes) == 1
+    found = cluster("--routes", "", "--no_advertise=false", conf=conf, text=text)
+    assert (found.host, found.port, found.username, found.routes) == (ANY_HOST, 1, "a", ())
+    assert not found.no_advertise
+    assert cluster("--cluster", "", conf=conf, text=text).port == 0
+
+
 def test_help_about_tls_may_be_asked_for() -> None:
     assert configure_options(["--help_tls"]).action == "help_tls"
 
@@ -118,8 +150,18 @@ def test_help_may_be_asked_for(args: list[str]) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["-cluster", "x"], "flag -cluster is not supported yet"),
-        (["--cluster", "nats://a:1"], "flag -cluster is not supported yet"),
+        (["-cluster", "x"], "missing port in address"),
+        (["--cluster", "nats://a"], "address a: missing port in address"),
+        (["--cluster", "nats://a:"], "address a:: missing port in address"),
+        (["--cluster", "nats://u@a:1"], "expected cluster password to be set"),
+        (["--cluster", "1.2.3.4:1"], 'parse "1.2.3.4:1": first path segment in URL cannot contain colon'),
+        (["--cluster", "nats://a:x"], 'parse "nats://a:x": invalid port :x after host'),
+        (["--routes", "nats://a:1"], "solicited routes require cluster capabilities, e.g. --cluster"),
+        (
+            ["--cluster", "nats://a:1", "--routes", "x://b:1, :b"],
+            'error parsing route url [":b"]: missing protocol scheme',
+        ),
+        (["--cluster", "nats://a:1", "-js"], "JetStream in a cluster is not supported yet"),
         (["-zz"], "unknown flag -zz; gnats-server -h lists the flags"),
         (["-p"], "flag -p needs a value: a number"),
         (["-p", "x"], 'invalid value "x" for flag -p: it takes a number'),

@@ -15,7 +15,7 @@ Capture = pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        (["-cluster", "nats://127.0.0.1:6222"], "gnats-server: flag -cluster is not supported yet"),
+        (["-cluster", "nats://127.0.0.1"], "gnats-server: address 127.0.0.1: missing port in address"),
         (["-zz"], "gnats-server: unknown flag -zz; gnats-server -h lists the flags"),
         (["-c", "/no/such.conf"], "gnats-server: open /no/such.conf: no such file or directory"),
         (

@@ -11,7 +11,7 @@ from gnats.go.url import URL, parse_url
     [
         ("nats://a:1", URL("nats", host="a:1")),
         ("NATS://a", URL("nats", host="a")),
-        ("nats-route://u:p@a:1/x?y#z", URL("nats-route", "u", "p", "a:1")),
+        ("nats-route://u:p@a:1/x?y#z", URL("nats-route", "u", "p", "a:1", "/x")),
         ("tls://u@a:1", URL("tls", "u", None, "a:1")),
         ("tls://u:@a:1", URL("tls", "u", "", "a:1")),
         ("tls://:p@a:1", URL("tls", "", "p", "a:1")),
@@ -27,13 +27,26 @@ from gnats.go.url import URL, parse_url
         ("//a:1", URL("", host="a:1")),
         ("x:", URL("x")),
         ("localhost:6222", URL("localhost")),
-        ("x:///p", URL("x")),
+        ("x:///p", URL("x", path="/p")),
         ("a/b:c", URL()),
         ("", URL()),
     ],
 )
 def test_parts(text: str, url: URL) -> None:
     assert parse_url(text) == url
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("nats://a:1", "nats://a:1"),
+        ("nats-route://u:p@a:1/", "nats-route://u:xxxxx@a:1/"),
+        ("x://u@[::1]:1/y?z", "x://u@[::1]:1/y"),
+        ("x://u:@a", "x://u:xxxxx@a"),
+    ],
+)
+def test_the_log_shows_no_password(text: str, shown: str) -> None:
+    assert parse_url(text).redacted() == shown
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from gnats.errors import OptionError
 from gnats.go.url import URL
 from gnats.options.keys.cluster import cluster_options
 from gnats.options.keys.values import ConfigError, Problems
-from gnats.options.options import Options
 from gnats.options.values.auth import SubjectPermission
 from gnats.options.values.cluster import ClusterOptions, Compression, RoutePermissions
 
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def cluster(text: str) -> tuple[ClusterOptions, Problems]:
-    """Read the text between the braces, also where a server would refuse it."""
+    """Read the text between the braces."""
     problems = Problems()
     return cluster_options("cluster", Token(parse(text, HERE).root, HERE, 1, 0), problems), problems
 
@@ -128,12 +127,18 @@ def test_a_lone_server_may_have_a_cluster_name() -> None:
     assert "routes without a port to listen on are not dialled" in warnings[0]
 
 
-def test_a_port_is_refused_until_routes_are_built() -> None:
-    with pytest.raises(OptionError, match="is not supported yet"):
-        options("cluster { port: -1 }")
-    opts = Options(cluster=ClusterOptions(port=-1))
-    with pytest.raises(OptionError, match="is not supported yet"):
-        opts.baseline()
+def test_a_cluster_with_a_port_has_routes() -> None:
+    opts = options("cluster { listen: 'localhost:-1', name: C, routes: ['nats://a:1'] }").baseline()
+    found = opts.cluster
+    assert (found.host, found.port, found.pool_size) == ("localhost", -1, 3)
+    assert found.routes == (URL("nats", host="a:1"),)
+
+
+def test_jetstream_in_a_cluster_is_not_built() -> None:
+    with pytest.raises(OptionError) as raised:
+        options("jetstream: enabled, cluster { port: -1 }").baseline()
+    assert str(raised.value) == "JetStream in a cluster is not supported yet"
+    assert options("jetstream: enabled, cluster { name: C }").baseline().jetstream.enabled
 
 
 def test_it_is_a_block() -> None:

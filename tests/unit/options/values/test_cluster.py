@@ -14,11 +14,16 @@ def test_defaults_of_a_cluster_with_routes() -> None:
     found = ClusterOptions(port=-1).baseline("$SYS")
     assert (found.host, found.pool_size, found.accounts) == ("127.0.0.1", 3, ("$SYS",))
     assert (found.auth_timeout, found.compression) == (2.0, Compression("accept"))
-    assert ClusterOptions(port=-1, tls=TLSOptions(timeout=4.0)).baseline("").auth_timeout == 5.0
 
 
 def test_a_cluster_without_routes_has_no_defaults() -> None:
     assert ClusterOptions(name="C").baseline("$SYS") == ClusterOptions(name="C")
+
+
+@pytest.mark.parametrize("mode", ["accept", "off", "not_supported"])
+def test_modes_that_compress_nothing_by_themselves(mode: str) -> None:
+    ClusterOptions(port=1, compression=Compression(mode)).baseline("")
+    ClusterOptions(compression=Compression("best"), tls=TLSOptions()).baseline("")  # there are no routes
 
 
 @pytest.mark.parametrize(
@@ -54,6 +59,9 @@ def test_the_system_account_has_routes_of_its_own(
         ),
         ({"advertise": "a:x"}, 'address a:x: "x" is not a port'),
         ({"compression": Compression("s3")}, 'unsupported compression mode "s3"'),
+        ({"port": 1, "compression": Compression("auto")}, "compression on routes is not supported yet"),
+        ({"port": 1, "compression": Compression("on")}, "compression on routes is not supported yet"),
+        ({"port": 1, "tls": TLSOptions()}, "tls on routes is not supported yet"),
     ],
 )
 def test_checks(given: dict[str, object], error: str) -> None:

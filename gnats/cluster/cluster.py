@@ -1,0 +1,350 @@
+"""A server's part in a cluster: listens for routes, dials others, and joins what the other modules decide."""
+
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import cycle
+from typing import TYPE_CHECKING
+
+from gnats.accounts.account import TRAFFIC
+from gnats.cluster.client_urls import ClientURLs, own_urls
+from gnats.cluster.gossip import forward_new_route, implicit_targets
+from gnats.cluster.handshake import Handshake, Spawn, delays_info
+from gnats.cluster.info import OwnInfo, PeerInfo
+from gnats.cluster.name import ClusterName
+from gnats.cluster.route import Route, Target
+from gnats.cluster.routes import Added, Routes, upgrade_to_solicited
+from gnats.cluster.solicit import Solicitor
+from gnats.connection.closed_state import ClosedState
+from gnats.core.net.connection import Connection
+from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_PONG
+from gnats.core.runtime.kinds import ROUTER
+from gnats.go.text import join_host_port, quote
+from gnats.options.values.cluster import MAX_PING_INTERVAL
+from gnats.runtime.accept import AcceptLoop, listen_for_routes
+from gnats.runtime.reported import answer_punt, unmapped
+from gnats.runtime.reporting import Reporting
+from gnats.system.interfaces import interface_addresses
+
+if TYPE_CHECKING:
+    from gnats.accounts.accounts import Accounts
+    from gnats.core.links.route_session import RouteSession
+    from gnats.core.poller import Poller
+    from gnats.core.runtime.state import ServerState
+    from gnats.log.logger import Logger
+    from gnats.nkeys.identity import Identity
+    from gnats.options.options import Options
+    from gnats.runtime.dispatch import EventTable
+    from gnats.runtime.pollers import Pollers
+
+MAX_PENDING_FACTOR = 4
+"""Times max_pending that may be queued for a route: nats-server has no limit there."""
+
+_STALE = ClosedState.STALE_CONNECTION
+_SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What the cluster asks of its server."""
+
+    renamed: Callable[[str, bool], object]
+    """Use a new name of the cluster, which some server has made up or not."""
+    urls_changed: Callable[[], object]
+    """Tell clients the URLs of the cluster, which have changed."""
+    next_cid: Callable[[], int]
+    """Return an unused connection id."""
+    gone: Callable[[], object]
+    """A connection has gone."""
+
+
+class Cluster:
+    """The routes of a server. `options` returns its current options; `session` makes sessions of sockets."""
+
+    def __init__(
+        self,
+        identity: "Identity",
+        accounts: "Accounts",
+        state: "ServerState",
+        log: "Logger",
+        hooks: Hooks,
+        session: "type[RouteSession]",
+        *,
+        options: "Callable[[], Options]",
+        spawn: Spawn,
+    ) -> None:
+        self._own_id = identity.id
+        self._accounts = accounts
+        self._state = state
+        self._log = log
+        self._hooks = hooks
+        self._make_session = session
+        self._options = options
+        cluster = options().cluster
+        self.urls = ClientURLs()
+        self.name = ClusterName(lambda: options().cluster, hooks.renamed)
+        self.info = OwnInfo(identity, options, self.name, lambda: self.urls.own)
+        self.routes = Routes(cluster.pool_size, cluster.accounts)
+        self._handshake = Handshake(
+            identity.id,
+            identity.name,
+            self.info,
+            self.name,
+            self.routes,
+            self,
+            log,
+            options=options,
+            spawn=spawn,
+        )
+        self._solicitor = Solicitor(
+            log,
+            options=options,
+            pinned=lambda: self.routes.pinned,
+            create=self._dialled,
+            spawn=spawn,
+        )
+        self._open: dict[int, Route] = {}
+        """All connections by id, also those that are not registered (yet)."""
+        self._remote_urls: dict[str, list[str]] = {}
+        """The client URLs of remote servers, by id, where clients are told them."""
+        self._pollers: Iterator[Poller] | None = None
+        self._listener: AcceptLoop | None = None
+        self._ended = dict.fromkeys(TRAFFIC, 0)
+        """The traffic of routes that are closed."""
+        self._closed_as_slow = 0
+        self.stale = 0
+        """Routes that were closed because they did not answer PINGs."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether there are connections, registered or not."""
+        return bool(self._open)
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on; when the options ask for a free one, the one that the kernel chose."""
+        return self.info.port or self._options().cluster.port
+
+    def traffic(self) -> dict[str, int]:
+        """Return the messages and bytes (TRAFFIC) of all routes since the start."""
+        total = dict(self._ended)
+        for route in self._open.values():
+            counters = route.session.snapshot() if route.session else {}
+            for name in TRAFFIC:
+                total[name] += counters.get(name, 0)
+        return total
+
+    @property
+    def slow(self) -> int:
+        """How often a route did not read fast enough, whether it was closed or kept."""
+        return self._closed_as_slow + self.traffic()["slow"]
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    async def start(self, pollers: "Pollers", client_port: int) -> socket.socket:
+        """Listen for routes, and dial those of the options. Return the listening socket.
+
+        Raises ServerError.
+        """
+        opts, log = self._options(), self._log
+        cluster = opts.cluster
+        log.notice(f"Cluster name is {self.name}")
+        if self.name.generated:
+            log.warn("Cluster name was dynamically generated, consider setting one")
+        sock = await listen_for_routes(cluster.host, max(cluster.port, 0))
+        self._pollers = cycle(pollers.serving)
+        self._listener = AcceptLoop(sock, "Route", self._accepted, log)
+        self.info.port = self._listener.port
+        log.notice(f"Listening for route connections on {join_host_port(cluster.host, self.port)}")
+        self.urls.own = own_urls(opts, client_port)
+        _, port = self.info.address()
+        self._solicitor.to_self = frozenset((each, port) for each in interface_addresses())
+        self._solicitor.solicit_routes()
+        return sock
+
+    def stop_accepting(self) -> None:
+        """Close the port, and dial nobody any more; established connections stay. Idempotent."""
+        self._pollers = None
+        if self._listener:
+            self._listener.close()
+
+    def close(self) -> None:
+        """Close all connections: the server shuts down."""
+        for route in list(self._open.values()):
+            route.close(self._log, ClosedState.SERVER_SHUTDOWN)
+
+    def connections(self) -> list[Connection]:
+        """Return the data plane's sides of all connections."""
+        return [route.session for route in self._open.values() if route.session]
+
+    def lame_duck(self) -> None:
+        """Tell the other servers not to send clients here, and tell clients the others only."""
+        line = self.info.line(ldm=True)
+        for route in self.routes.one_of_each():
+            route.send(line)
+        self.urls.lame_duck(advertise=not self._options().cluster.no_advertise)
+
+    # -- connections -----------------------------------------------------------------------------------------
+
+    def _accepted(self, sock: socket.socket, host: str, port: int) -> None:
+        self._create(sock, host, port, None)
+
+    def _dialled(self, sock: socket.socket, host: str, port: int, target: Target) -> None:
+        self._create(sock, host, port, target)
+
+    def _create(self, sock: socket.socket, host: str, port: int, target: Target | None) -> None:
+        """Make a route of a connected socket, and send its first lines (createRoute). Owns `sock`."""
+        if self._pollers is None:
+            sock.close()
+            return
+        opts, log = self._options(), self._log
+        cluster = opts.cluster
+        session = self._make_session(
+            ROUTER,
+            sock.fileno(),
+            self._hooks.next_cid(),
+            next(self._pollers),
+            self._state,
+            self._accounts.registry,
+            max_control_line=opts.max_control_line,
+            max_pending=opts.max_pending * MAX_PENDING_FACTOR,
+            write_deadline=cluster.write_deadline or opts.write_deadline,
+            retries=cluster.write_timeout != "close",
+            ping_interval=min(cluster.ping_interval or opts.ping_interval, MAX_PING_INTERVAL),
+            ping_max=max(cluster.ping_max or opts.ping_max, -1),
+        )
+        sock.detach()
+        route = self._open[session.cid] = Route(session, unmapped(host), port, target)
+        if target is None:
+            timeout = cluster.auth_timeout if cluster.username else 0.0
+            session.start(self.info.initial(), expect_connect=True, auth_timeout=timeout)
+        else:
+            log.debug(f"{route} - Route connect msg sent")
+            lines = self.info.connect(target.url)
+            if not delays_info(target.account, opts):
+                lines += self.info.initial(account=target.account, gossip_mode=target.gossip_mode)
+            session.start(lines, expect_connect=False)
+        log.notice(f"{route} - Route connection created")
+
+    # -- events ----------------------------------------------------------------------------------------------
+
+    def serve(self, events: "EventTable") -> None:
+        """Handle the events about routes."""
+        for event, handler in (
+            (EV_CONNECT, self._on_connect),
+            (EV_INFO, self._on_info),
+            (EV_CLOSED, self._on_closed),
+            (EV_PONG, self._on_pong),
+        ):
+            events.on(event, handler, (ROUTER,))
+        Reporting(self._log, self._route).serve(events, (ROUTER,))
+
+    def _route(self, source: Connection | None) -> Route | None:
+        return self._open.get(source.cid) if isinstance(source, Connection) else None
+
+    def _on_connect(self, source: Connection | None, a: int, b: int, data: object) -> bool:
+        return answer_punt(self._route(source), data, self._handshake.process_connect, self._log)
+
+    def _on_info(self, source: Connection | None, a: int, b: int, data: object) -> bool:
+        return answer_punt(self._route(source), data, self._handshake.process_info, self._log)
+
+    def _on_pong(self, source: Connection | None, a: int, b: int, data: object) -> None:
+        route = self._route(source)
+        if route and route.dial_next:
+            target, route.dial_next = route.dial_next, None
+            self._solicitor.dial(target)
+
+    def _on_closed(self, source: Connection | None, reason: int, num_subs: int, data: object) -> None:
+        route = self._route(source)
+        if route is None:
+            return
+        del self._open[route.cid]
+        self._hooks.gone()
+        route.tell_left_out(self._log)
+        if route.session:
+            final = route.session.snapshot()
+            for name in TRAFFIC:
+                self._ended[name] += final.get(name, 0)
+        route.session = None
+        self.stale += reason == _STALE
+        self._closed_as_slow += reason in _SLOW
+        remote = f" - Remote: {route.remote_name}" if route.remote_name else ""
+        self._log.notice(f"{route} - Router connection closed: {ClosedState(reason)}{remote}")
+        self._forget(route)
+        if self._pollers is not None and not route.no_reconnect:
+            self._reconnect(route)
+
+    def _forget(self, route: Route) -> None:
+        """Remove a route from the table, and the peer with its last one (removeRoute). Idempotent."""
+        if not self.routes.remove(route).last:
+            return
+        if urls := self._remote_urls.pop(route.remote_id, None):
+            self._show(changed=self.urls.remove(urls))
+        if route.no_pool and self._pollers is not None and route.url:
+            if self.routes.pool_size > 1:
+                self._solicitor.dial(route.target(account=""))
+            for account in self._options().cluster.accounts:
+                self._solicitor.dial(route.target(account=account))
+
+    def _reconnect(self, route: Route) -> None:
+        """Dial the peer of a lost route again if this server has dialled it (reconnect)."""
+        if not (route.solicited or route.retry) or route.url is None:
+            return
+        shown, log = quote(route.url.redacted()), self._log
+        if not route.account and self._options().cluster.pool_size < 1 and route.remote_id in self.routes:
+            for other in self.routes.to(route.remote_id) if route.solicited else ():
+                upgrade_to_solicited(other, route.url, explicit=route.explicit)
+            connected = f"already connected to {quote(route.remote_id)}"
+            log.debug(f"Not attempting reconnect for solicited route, {connected}")
+        elif route.remote_id == self._own_id:
+            log.debug(f"Detected route to self, ignoring {shown}")
+        else:
+            log.debug(f"Attempting reconnect for solicited route {shown}")
+            self._solicitor.dial_again(route)
+
+    # -- what follows from handshakes ------------------------------------------------------------------------
+
+    def has_account(self, name: str) -> bool:
+        """Whether the server has this account."""
+        return name in self._accounts
+
+    def make_room(self, route: Route) -> None:
+        """Forget those connections to the route's peer that are being closed: it takes the place of one."""
+        for other in self.routes.to(route.remote_id, route.account):
+            if other.closing:
+                self._forget(other)
+
+    def name_changed(self, remote_id: str) -> None:
+        """Close the routes to all but this remote: it has given this server a new cluster name."""
+        for route in list(self.routes):
+            if route.remote_id != remote_id:
+                route.close(self._log, ClosedState.CLUSTER_NAME_CONFLICT)
+
+    def joined(self, route: Route, info: PeerInfo, added: Added, *, dialled: bool) -> None:
+        """Tell the other servers and the clients of the route's peer, if it is new."""
+        if added.forward:
+            forward_new_route(self.routes, route, info, dialled=dialled)
+        if added.first and not route.account and not self._options().cluster.no_advertise:
+            urls = self._remote_urls[route.remote_id] = list(filter(None, info.connect_urls))
+            self._show(changed=self.urls.add(urls))
+
+    def informed(self, route: Route, info: PeerInfo) -> None:
+        """Handle a later INFO of a route."""
+        if info.route_acc_add_reqid or info.gateway:
+            return
+        if route.remote_id and route.remote_id != info.server_id:
+            try:
+                targets = implicit_targets(
+                    info, self._own_id, self.routes, self._options().cluster, no_pool=route.no_pool
+                )
+            except ValueError as exc:
+                self._log.error(f"Error parsing URL from INFO: {exc}")
+                return
+            for target in targets:
+                self._solicitor.dial(target)
+        elif info.ldm and (urls := self._remote_urls.pop(route.remote_id, None)):
+            self._show(changed=self.urls.remove(urls))
+
+    def _show(self, *, changed: bool) -> None:
+        if changed:
+            self._hooks.urls_changed()

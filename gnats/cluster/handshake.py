@@ -1,0 +1,258 @@
+"""Answer a route's CONNECT and INFO (processRouteConnect, processRouteInfo): refuse it, or register it."""
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gnats.auth.connect import remove_secrets_from_trace
+from gnats.auth.passwords import TooManyWaitError, check_password, check_password_async, is_bcrypt
+from gnats.cluster.info import OwnInfo, PeerConnect, PeerInfo
+from gnats.cluster.name import ClusterName
+from gnats.cluster.route import Route
+from gnats.cluster.routes import Added, Duplicate, Refused, Routes
+from gnats.connection.closed_state import ClosedState
+from gnats.core.auth.permissions import compile_permissions
+from gnats.go.json import JSONError
+from gnats.go.text import join_host_port, quote, text_bytes
+from gnats.go.url import URL
+from gnats.options.options import Options
+from gnats.options.values.auth import Permissions
+from gnats.options.values.cluster import OFF
+
+if TYPE_CHECKING:
+    from asyncio import Task
+
+    from gnats.core.auth.permissions import Permissions as Compiled
+    from gnats.log.logger import Logger
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "Task[None]"]
+
+
+class Joining(Protocol):
+    """What follows from handshakes; the cluster does it."""
+
+    def name_changed(self, remote_id: str) -> None:
+        """Close the routes to all but this remote: it has given this server a new cluster name."""
+
+    def joined(self, route: Route, info: PeerInfo, added: Added, *, dialled: bool) -> None:
+        """Tell others of the route's peer, if it is new. `dialled`: this server has dialled it."""
+
+    def informed(self, route: Route, info: PeerInfo) -> None:
+        """Handle an INFO of a registered route; the route goes on when this returns."""
+
+    def has_account(self, name: str) -> bool: ...
+    def make_room(self, route: Route) -> None:
+        """Forget those connections to the route's peer that are being closed."""
+
+
+class Handshake:
+    """Answers the CONNECT and INFO of routes. `options` returns the server's current options."""
+
+    def __init__(
+        self,
+        own_id: str,
+        own_name: str,
+        info: OwnInfo,
+        name: ClusterName,
+        routes: Routes,
+        cluster: Joining,
+        log: "Logger",
+        *,
+        options: Callable[[], Options],
+        spawn: Spawn,
+    ) -> None:
+        self._own_id = own_id
+        self._own_name = own_name
+        self._info = info
+        self._name = name
+        self._routes = routes
+        self._cluster = cluster
+        self._log = log
+        self._options = options
+        self._spawn = spawn
+
+    # -- CONNECT ---------------------------------------------------------------------------------------------
+
+    def process_connect(self, route: Route, arg: bytes) -> None:
+        """Answer a CONNECT: accept it, or close the route."""
+        log = self._log
+        if log.trace_on:
+            text = remove_secrets_from_trace(arg.decode("utf-8", "backslashreplace"))
+            log.trace(f"{route} - <<- [CONNECT {text}]")
+        try:
+            route.connect = PeerConnect.read(arg)
+        except JSONError as exc:
+            self._malformed(route, exc)
+            return
+        cluster = self._options().cluster
+        if not cluster.username:
+            self._authenticated(route, arg, True)
+        elif cluster.username != route.connect.user:
+            self._authenticated(route, arg, False)
+        elif is_bcrypt(cluster.password):
+            self._spawn(self._check_hash(route, arg, cluster.password))
+        else:
+            self._authenticated(route, arg, check_password(cluster.password, route.connect.password))
+
+    async def _check_hash(self, route: Route, arg: bytes, stored: str) -> None:
+        try:
+            good = await check_password_async(stored, route.connect.password, route.host)
+        except TooManyWaitError as exc:
+            self._log.debug(f"{route} - {exc}")
+            good = False
+        self._authenticated(route, arg, good)
+
+    def _authenticated(self, route: Route, arg: bytes, good: bool) -> None:
+        connect, log = route.connect, self._log
+        if route.session is None or route.leaving:  # gone while its password was checked
+            return
+        if not good or connect.account or connect.new_account:
+            user = route.auth_user()
+            log.error(f"{route} - authentication error" + (f" - {user}" if user else ""))
+            route.close(log, ClosedState.AUTHENTICATION_VIOLATION, "Authorization Violation")
+            return
+        route.connected = True
+        if connect.lang:  # a client
+            error = "attempted to connect to route port"
+            route.refuse(log, ClosedState.WRONG_PORT, error)
+            log.error(f"{route} - {error}")
+            return
+        try:
+            connect.read_cluster(arg)
+        except JSONError as exc:
+            self._malformed(route, exc)
+            return
+        if connect.gateway:
+            gateway = f"Rejecting connection from gateway {quote(connect.gateway)} on the Route port"
+            self._reject(route, ClosedState.WRONG_GATEWAY, gateway, "wrong gateway")
+            return
+        ours = str(self._name)
+        agreed = self._name.agrees(connect.cluster, generated=connect.generated)
+        if agreed is False:
+            names = f"{quote(connect.cluster)} does not match {quote(ours)}"
+            conflict = f"Rejecting connection, cluster name {names}"
+            why = "cluster name from remote server conflicts"
+            self._reject(route, ClosedState.CLUSTER_NAME_CONFLICT, conflict, why)
+            return
+        if agreed is None:
+            self._cluster.name_changed(connect.name)
+        route.remote_id = connect.name
+        route.session.accept_connect()
+
+    def _reject(self, route: Route, reason: ClosedState, error: str, why: str) -> None:
+        self._log.error(f"{route} - {error}")
+        route.close(self._log, reason, error)
+        self._log.error(f"{route} - {why}")
+
+    def _malformed(self, route: Route, exc: JSONError) -> None:
+        self._log.error(f"{route} - {exc}")
+        route.close(self._log, ClosedState.PROTOCOL_VIOLATION)
+
+    # -- INFO ------------------------------------------------------------------------------------------------
+
+    def process_info(self, route: Route, arg: bytes) -> None:
+        """Answer an INFO: the first one registers the route or closes it."""
+        log = self._log
+        if route.session is None or route.leaving:
+            return
+        try:
+            info = PeerInfo.read(arg)
+        except JSONError as exc:
+            self._malformed(route, exc)
+            return
+        if info.server_id == self._own_id:
+            route.remote_id = info.server_id  # the reconnect looks at it
+            route.close(log, ClosedState.DUPLICATE_ROUTE)
+            return
+        if info.cluster:
+            generated = info.cluster_dynamic
+            agreed = self._name.agrees(info.cluster, generated=generated, keep_generated=True)
+            if agreed is False:
+                route.close(log, ClosedState.CLUSTER_NAME_CONFLICT)
+                return
+            if agreed is None:
+                self._cluster.name_changed(info.server_id)
+        if route.peer:
+            self._cluster.informed(route, info)
+            route.session.resume()
+            return
+        if not route.solicited and info.server_name == self._own_name:
+            log.error(f"{route} - Remote server has a duplicate name: {quote(info.server_name)}")
+            route.close(log, ClosedState.DUPLICATE_SERVER_NAME)
+            return
+        self._register(route, info)
+
+    def _register(self, route: Route, info: PeerInfo) -> None:
+        log, dialled, session = self._log, route.solicited, route.session
+        assert session
+        route.peer, route.remote_id = info, info.server_id
+        if info.compression and self._options().cluster.compression.mode == OFF:
+            route.compression = OFF
+        if route.url is None:
+            route.url = URL("nats-route", host=join_host_port(info.host, info.port), path="/")
+        if not info.ip:
+            info.ip = f"nats-route://{join_host_port(route.host, info.port)}/"
+        if dialled:
+            info.route_account = route.account  # for those whom this server tells of the peer
+        else:
+            route.account = info.route_account
+        account = route.account
+        added: Added | Refused | Duplicate
+        if account and not self._cluster.has_account(account):
+            missing = f"Unable to lookup account {quote(account)}: account missing"
+            self._refused(route, ClosedState.MISSING_ACCOUNT, missing)
+            return
+        self._cluster.make_room(route)
+        added = self._routes.add(route, info)
+        if isinstance(added, Refused):
+            self._refused(route, ClosedState.PROTOCOL_VIOLATION, added.error)
+            return
+        if isinstance(added, Duplicate):
+            if added.full:
+                extra = f"Route pool size reached, closing extra connection to {quote(info.server_id)}"
+                log.debug(f"{route} - {extra}")
+            self._duplicate(route)
+            return
+        if not added.full and dialled:
+            route.dial_next = route.target(gossip_mode=route.gossip_mode)
+        self._join(route, info, dialled=dialled)
+        self._cluster.joined(route, info, added, dialled=dialled)
+        route.gossip_mode = 0
+        of = f" for account {quote(account)}" if account else ""
+        log.debug(f"{route} - Registering remote route {quote(info.server_id)}{of}")
+
+    def _refused(self, route: Route, reason: ClosedState, error: str) -> None:
+        route.refuse(self._log, reason, error)
+        self._duplicate(route)
+
+    def _duplicate(self, route: Route) -> None:
+        self._log.debug(f"{route} - Detected duplicate remote route {quote(route.remote_id)}")
+        route.close(self._log, ClosedState.DUPLICATE_ROUTE)
+
+    def _join(self, route: Route, info: PeerInfo, *, dialled: bool) -> None:
+        opts, routes = self._options(), self._routes
+        greeting = b""
+        if dialled and delays_info(route.account, opts):
+            greeting = self._info.initial(index=max(route.index, 0), gossip_mode=route.gossip_mode)
+        assert route.session
+        route.session.join(
+            greeting=greeting,
+            pool_index=-1 if route.no_pool else max(route.index, 0),
+            pool_size=routes.pool_size,
+            account=text_bytes(route.account),
+            pinned=tuple(map(text_bytes, routes.pinned)),
+            headers=info.headers and not opts.no_header_support,
+            permissions=_permissions(opts),
+            measure=route.dial_next is not None,
+        )
+
+
+def delays_info(account: str, opts: Options) -> bool:
+    """Whether the server that dials sends its INFO only after the peer's (routeShouldDelayInfo)."""
+    return not account and opts.cluster.pool_size >= 1
+
+
+def _permissions(opts: Options) -> "Compiled | None":
+    """Compile the cluster's permissions; the start has checked that they are valid."""
+    if not (permissions := opts.cluster.permissions):
+        return None
+    return compile_permissions(Permissions(publish=permissions.imports, subscribe=permissions.exports))
