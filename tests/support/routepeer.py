@@ -10,6 +10,7 @@ import itertools
 import json
 import re
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
@@ -84,6 +85,8 @@ class RoutePeer:
         self.opening: list[bytes] = []
         self.answers_pings = True
         self._data = bytearray()
+        host, port = sock.getsockname()[:2]
+        self.local = f"{host}:{port}"  # as the other side writes it in its log
         sock.settimeout(TIMEOUT)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -93,11 +96,15 @@ class RoutePeer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def local(self) -> str:
-        """Our address as the other side writes it in its log: "ip:port"."""
-        host, port = self.sock.getsockname()[:2]
-        return f"{host}:{port}"
+    def logged(self, server: Server) -> list[str]:
+        """Return the server's log lines about this connection, such as "INF Route connection created"."""
+        about = rf"^.*\[(\w+)\] {re.escape(self.local)} - rid:\d+ - (.*)$"
+        return [f"{level} {text}" for level, text in re.findall(about, server.log, re.MULTILINE)]
+
+    def wait_logged(self, server: Server, line: str) -> None:
+        """Wait until the server has logged a line about this connection, written as `logged` writes it."""
+        level, _, text = line.partition(" ")
+        server.wait_log(rf"\[{level}\] {re.escape(self.local)} - rid:\d+ - {re.escape(text)}\n")
 
     def send(self, data: bytes) -> None:
         """Send bytes; drop them when the other side has closed. What it sent before can still be read."""
@@ -333,10 +340,13 @@ class Fake:
         }
         return encode("INFO", members | self.members | changes)
 
-    def greet(self, server: Server | tuple[str, int]) -> RoutePeer:
-        """Dial a server's port for routes and read its INFO; send nothing."""
+    def greet(self, server: Server | tuple[str, int], tls: ssl.SSLContext | None = None) -> RoutePeer:
+        """Dial a server's port for routes, over TLS with `tls`, and read its INFO; send nothing else."""
         address = route_address(server) if isinstance(server, Server) else server
-        peer = self._peers.enter_context(RoutePeer(socket.create_connection(address, TIMEOUT)))
+        sock = socket.create_connection(address, TIMEOUT)
+        if tls:
+            sock = tls.wrap_socket(sock, server_hostname="localhost")
+        peer = self._peers.enter_context(RoutePeer(sock))
         peer.take_info()
         return peer
 
