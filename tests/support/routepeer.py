@@ -101,10 +101,14 @@ class RoutePeer:
         about = rf"^.*\[(\w+)\] {re.escape(self.local)} - rid:\d+ - (.*)$"
         return [f"{level} {text}" for level, text in re.findall(about, server.log, re.MULTILINE)]
 
-    def wait_logged(self, server: Server, line: str) -> None:
-        """Wait until the server has logged a line about this connection, written as `logged` writes it."""
+    def wait_logged(self, server: Server, line: str, *, begins: bool = False) -> None:
+        """Wait until the server has logged a line about this connection, written as `logged` writes it.
+
+        With `begins`, `line` is only the line's beginning.
+        """
         level, _, text = line.partition(" ")
-        server.wait_log(rf"\[{level}\] {re.escape(self.local)} - rid:\d+ - {re.escape(text)}\n")
+        end = "" if begins else r"\n"
+        server.wait_log(rf"\[{level}\] {re.escape(self.local)} - rid:\d+ - {re.escape(text)}{end}")
 
     def send(self, data: bytes) -> None:
         """Send bytes; drop them when the other side has closed. What it sent before can still be read."""
@@ -116,10 +120,10 @@ class RoutePeer:
         named = rest if self.account else account + b" " + rest
         return verb + b" " + named + CRLF
 
-    def tell(self, verb: bytes, account: bytes, *rests: bytes) -> None:
-        """Send a line for each of `rests`, and wait until the other side has read them."""
+    def tell(self, verb: bytes, account: bytes, *rests: bytes) -> list[bytes]:
+        """Send a line for each of `rests`, and wait until the other side has read them, as `fence` does."""
         self.send(b"".join(self.line(verb, account, rest) for rest in rests))
-        self.fence()
+        return self.fence()
 
     def message(
         self, account: bytes, subject: bytes, payload: bytes = b"", *, header: bytes = b"", to: bytes = b""
@@ -209,9 +213,9 @@ class RoutePeer:
         All interest and messages that this client has caused are before it (docs/routes.md, 1.4).
         """
         mark = b"mark.%d" % next(_marks)
-        self.tell(b"RS+", account, mark)
+        ops = self.tell(b"RS+", account, mark)
         client.send(publish_op(mark.decode()))
-        ops = self.until(self.line(b"RMSG", account, mark + b" 0"))[:-1]
+        ops += self.until(self.line(b"RMSG", account, mark + b" 0"))[:-1]
         self.send(self.line(b"RS-", account, mark))
         return ops
 
