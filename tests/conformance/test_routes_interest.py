@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
+from support import routepairs
 from support.accounts import Member, members
 from support.clusters import launch_routed
 from support.launch import Launch
 from support.monitor import monitor
+from support.routepairs import BLOCK, CONFIG, FORMS, Pair, route, unsubscribe
 from support.routepeer import GLOBAL, POOL, SYSTEM, Fake, RoutePeer, pool_index
 from support.servers import Server, until
 from support.wire import HELLO, Connection
@@ -18,23 +19,10 @@ from .cases import UNKNOWN, params
 
 pytestmark = pytest.mark.timeout(60)
 
-CONFIG = """
-accounts {
-  A { users: [ { user: a, password: p } ], exports: [ { stream: "st.>" }, { service: svc } ] }
-  P { users: [ { user: p, password: p } ] }
-  B {
-    users: [ { user: b, password: p } ]
-    imports: [ { stream: { account: A, subject: "st.>" }, prefix: in }
-               { service: { account: A, subject: svc } } ]
-  }
-}
-"""
-PINNED = "accounts: [P]"
-
 
 @pytest.fixture(scope="module")
 def server(launch_shared: Launch) -> Server:
-    return launch_routed(launch_shared, "-D", config=CONFIG, cluster=PINNED)
+    return launch_routed(launch_shared, "-D", config=CONFIG, cluster=BLOCK)
 
 
 @pytest.fixture(scope="module")
@@ -49,38 +37,10 @@ def fake() -> Iterator[Fake]:
         yield fake
 
 
-@dataclass
-class Pair:
-    """A client, and the peer's connection that carries the client's account."""
-
-    client: Member
-    peer: RoutePeer
-    account: bytes
-
-    def told(self, *lines: bytes) -> list[bytes]:
-        """Have the client send lines; return the lines of interest that the server then sends to the peer."""
-        self.client.say(*lines)
-        return self.peer.interest(self.peer.after(self.client.connection, self.account), self.account)
-
-
-def route(server: Server, fake: Fake, form: str) -> tuple[RoutePeer, bytes]:
-    """Connect a route of the form; return it and the account it carries."""
-    if form == "pinned":
-        return fake.pinned(server, b"P"), b"P"
-    return (fake.dial(server) if form == "no pool" else fake.pooled(server, b"A")), b"A"
-
-
-@pytest.fixture(params=["no pool", "pool", "pinned"])
+@pytest.fixture(params=FORMS)
 def pair(server: Server, fake: Fake, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    peer, account = route(server, fake, request.param)
-    with Member(server, account.decode().lower()) as client:
-        yield Pair(client, peer, account)
-        unsubscribe(client)
-
-
-def unsubscribe(client: Member) -> None:
-    """End the client's subscriptions, whose sids are at most 20, so that no later test hears of their end."""
-    client.say(*(b"UNSUB %d" % sid for sid in range(21)))
+    with routepairs.pair(server, fake, request.param) as pair:
+        yield pair
 
 
 def test_a_subscription(pair: Pair) -> None:
@@ -176,7 +136,7 @@ def test_a_pool_tells_of_an_account_on_its_connection_only(launch: Launch, fake:
     users = "\n".join(
         f"{name} {{ users: [ {{ user: {name.lower()}, password: p }} ] }}" for name in NAMES.decode()
     )
-    server = launch_routed(launch, cluster=PINNED, config=f"accounts {{ {users} }}")
+    server = launch_routed(launch, cluster=BLOCK, config=f"accounts {{ {users} }}")
     peers = [fake.dial(server, route_pool_size=POOL, route_pool_idx=n or None) for n in range(POOL)]
     peers.append(fake.pinned(server, b"P"))
     expected: list[set[bytes]] = [set() for _ in peers]
