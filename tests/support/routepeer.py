@@ -243,18 +243,26 @@ class RoutePeer:
         self.connect = json.loads(op[8:])
         return self.connect
 
+    def settle(self) -> None:
+        """Take `info` and the pinned `account` from the INFO in `opening`, if there is one."""
+        for op in self.opening:
+            if op.startswith(b"INFO ") and not self.info:
+                self.info = parse_info(op)
+                self.account = self.info.get("route_account", "").encode()
+
     def close(self) -> None:
         self.sock.close()
 
 
 class RouteListener:
-    """A socket on a random port of loopback that servers dial as a route."""
+    """A socket on loopback that servers dial as a route, on a random port unless one is given."""
 
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, port: int = 0) -> None:
+        self._listener = socket.create_server(("127.0.0.1", port))
         self._listener.settimeout(TIMEOUT)
         self.port: int = self._listener.getsockname()[1]
         self.url = f"nats-route://127.0.0.1:{self.port}"
+        self.tls: ssl.SSLContext | None = None  # what to accept connections with
 
     def __enter__(self) -> RouteListener:
         return self
@@ -263,8 +271,12 @@ class RouteListener:
         self.close()
 
     def accept(self) -> RoutePeer:
-        """Take the next connection, and read its CONNECT. Raises TimeoutError when nobody dials."""
-        peer = RoutePeer(self._listener.accept()[0])
+        """Take the next connection, and read its CONNECT. Raises OSError; TimeoutError when nobody dials."""
+        sock = self._listener.accept()[0]
+        if self.tls:
+            sock.settimeout(TIMEOUT)
+            sock = self.tls.wrap_socket(sock, server_side=True)
+        peer = RoutePeer(sock)
         try:
             peer.take_connect()
         except BaseException:
@@ -357,6 +369,28 @@ class Fake:
     def accept(self, listener: RouteListener) -> RoutePeer:
         """Take the next connection to a listener of this server, and read its CONNECT."""
         return self._peers.enter_context(listener.accept())
+
+    def greeted(self, listener: RouteListener) -> RoutePeer:
+        """Take the next connection to a listener of this server, and see which one it is; send no INFO yet.
+
+        The connection of a pinned account has sent INFO by itself: then `info` and `account` are set.
+        """
+        peer = self.accept(listener)
+        peer.opening = peer.fence()
+        peer.settle()
+        return peer
+
+    def answer(self, peer: RoutePeer, size: int = POOL, **info: Any) -> RoutePeer:
+        """Send INFO over a connection that a server has dialled; keep what comes then in its `opening`."""
+        peer.send(self.info(route_pool_size=size or None, **info))
+        peer.opening += peer.fence()
+        peer.settle()
+        return peer
+
+    def serve(self, listener: RouteListener, count: int = POOL + 1, **info: Any) -> list[RoutePeer]:
+        """Answer the next connections; return those of the pool by their index, then pinned ones."""
+        peers = [self.answer(self.greeted(listener), **info) for _ in range(count)]
+        return sorted(peers, key=lambda peer: (peer.account, peer.info.get("route_pool_idx", 0)))
 
     def dial(
         self,
