@@ -89,6 +89,22 @@ def selected() -> list[Kind]:
     return [KINDS[name] for name in names]
 
 
+def reserve_port(holder: object) -> int:
+    """Have the system give a port to nobody else while `holder` exists, also while no server listens on it.
+
+    A socket that does not listen does not hinder one that does, where both have SO_REUSEADDR.
+    """
+    both = socket.has_dualstack_ipv6()
+    reserved = socket.socket(socket.AF_INET6 if both else socket.AF_INET)
+    weakref.finalize(holder, reserved.close)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if both:
+        reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    reserved.bind(("", 0))
+    port: int = reserved.getsockname()[1]
+    return port
+
+
 class Server:
     """One running server process."""
 
@@ -113,24 +129,10 @@ class Server:
         directory.mkdir(parents=True, exist_ok=True)
         self.conf = directory / "server.conf"
         self.conf.write_text(config + ("" if kind.is_reference else f"\nio_threads: {kind.io_threads}\n"))
-        self._reserve_port()
+        self._reserved = reserve_port(self)
         self._start()
         if ready:
             self.wait_ready()
-
-    def _reserve_port(self) -> None:
-        """Have the system give the port to nobody else, also while the server is stopped.
-
-        A socket that does not listen does not hinder one that does, where both have SO_REUSEADDR.
-        """
-        both = socket.has_dualstack_ipv6()
-        reserved = socket.socket(socket.AF_INET6 if both else socket.AF_INET)
-        weakref.finalize(self, reserved.close)
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if both:
-            reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        reserved.bind(("", 0))
-        self._reserved = reserved.getsockname()[1]
 
     def _start(self) -> None:
         self._lines: list[str] = []

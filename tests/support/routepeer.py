@@ -1,0 +1,425 @@
+"""A server that is not there: routes over plain sockets, dialled by a test or by the server under test.
+
+`Fake` makes the CONNECT and the INFO of such a server, `RoutePeer` is one connection of it, `RouteListener`
+is what a server's `routes` name. Nothing here compresses: set `compression: off` in the server's `cluster`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
+from typing import Any
+
+from .servers import TIMEOUT, Server
+from .wire import CRLF, PING, PONG, Closed, Connection, parse_info, publish_op
+
+POOL = 3
+"""The size of a pool of routes, here and in a server that has not another one configured."""
+SYSTEM = b"$SYS"
+GLOBAL = b"$G"
+LISTENING = re.compile(r"Listening for route connections on (\S+):(\d+)")
+
+_MESSAGE = re.compile(rb"[RHL]?MSG [^\r\n]* (\d+)\r\n")
+_fakes = itertools.count(1)
+_marks = itertools.count(1)
+
+Wanted = bytes | re.Pattern[bytes] | Callable[[bytes], bool]
+"""An operation to wait for: its beginning, a pattern to search for, or a function that recognises it."""
+
+
+def route_address(server: Server) -> tuple[str, int]:
+    """Return the address on which a server listens for routes, from its log."""
+    host, port = server.wait_log(LISTENING).groups()
+    return host, int(port)
+
+
+def pool_index(account: bytes, size: int = POOL) -> int:
+    """Return the index in a pool of the connection that carries an account (computeRoutePoolIdx)."""
+    value = 2166136261
+    for byte in account:
+        value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
+    return value % size
+
+
+def next_op(data: bytes | bytearray) -> int:
+    """Return the offset behind the operation at the beginning, or -1 when it is incomplete."""
+    end = data.find(CRLF)
+    if end < 0:
+        return -1
+    end += 2
+    if message := _MESSAGE.match(data):
+        end += int(message[1]) + 2
+    return end if end <= len(data) else -1
+
+
+def encode(verb: str, members: dict[str, Any]) -> bytes:
+    """Encode a verb with a JSON document; members that are None are left out."""
+    kept = {key: value for key, value in members.items() if value is not None}
+    return f"{verb} {json.dumps(kept, separators=(',', ':'))}\r\n".encode()
+
+
+def messages(ops: Iterable[bytes]) -> list[bytes]:
+    """Return the RMSG and HMSG operations."""
+    return [op for op in ops if op.startswith((b"RMSG ", b"HMSG "))]
+
+
+class RoutePeer:
+    """One route's connection. It answers PINGs while it reads; a read ends with TimeoutError after TIMEOUT.
+
+    `info` is the first INFO of the other side and `connect` its CONNECT, if they were read. `opening` is what
+    came during the handshake, `seen` every operation so far. `account` is set for a pinned account.
+    """
+
+    def __init__(self, sock: socket.socket, account: bytes = b"") -> None:
+        self.sock = sock
+        self.account = account
+        self.seen: list[bytes] = []
+        self.info: dict[str, Any] = {}
+        self.connect: dict[str, Any] = {}
+        self.opening: list[bytes] = []
+        self.answers_pings = True
+        self._data = bytearray()
+        host, port = sock.getsockname()[:2]
+        self.local = f"{host}:{port}"  # as the other side writes it in its log
+        sock.settimeout(TIMEOUT)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> RoutePeer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def logged(self, server: Server) -> list[str]:
+        """Return the server's log lines about this connection, such as "INF Route connection created"."""
+        about = rf"^.*\[(\w+)\] {re.escape(self.local)} - rid:\d+ - (.*)$"
+        return [f"{level} {text}" for level, text in re.findall(about, server.log, re.MULTILINE)]
+
+    def wait_logged(self, server: Server, line: str, *, begins: bool = False) -> None:
+        """Wait until the server has logged a line about this connection, written as `logged` writes it.
+
+        With `begins`, `line` is only the line's beginning.
+        """
+        level, _, text = line.partition(" ")
+        end = "" if begins else r"\n"
+        server.wait_log(rf"\[{level}\] {re.escape(self.local)} - rid:\d+ - {re.escape(text)}{end}")
+
+    def send(self, data: bytes) -> None:
+        """Send bytes; drop them when the other side has closed. What it sent before can still be read."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.sock.sendall(data)
+
+    def line(self, verb: bytes, account: bytes, rest: bytes) -> bytes:
+        """Write a line about an account in the form of this connection: a pinned account is not named."""
+        named = rest if self.account else account + b" " + rest
+        return verb + b" " + named + CRLF
+
+    def tell(self, verb: bytes, account: bytes, *rests: bytes) -> list[bytes]:
+        """Send a line for each of `rests`, and wait until the other side has read them, as `fence` does."""
+        self.send(b"".join(self.line(verb, account, rest) for rest in rests))
+        return self.fence()
+
+    def message(
+        self, account: bytes, subject: bytes, payload: bytes = b"", *, header: bytes = b"", to: bytes = b""
+    ) -> None:
+        """Send RMSG or, with a header block, HMSG. `to` is what stands before the sizes: reply, groups."""
+        words = [subject, to] if to else [subject]
+        words += [b"%d" % len(header)] if header else []
+        words.append(b"%d" % (len(header) + len(payload)))
+        self.send(self.line(b"HMSG" if header else b"RMSG", account, b" ".join(words)))
+        self.send(header + payload + CRLF)
+
+    def interest(self, ops: Iterable[bytes], account: bytes = GLOBAL) -> list[bytes]:
+        """Return the RS+ and RS- lines of an account among `ops`, without its name and without line ends."""
+        found = []
+        for op in ops:
+            verb, _, rest = op.removesuffix(CRLF).partition(b" ")
+            name = self.account
+            if not name:
+                name, _, rest = rest.partition(b" ")
+            if verb in (b"RS+", b"RS-") and name == account:
+                found.append(verb + b" " + rest)
+        return found
+
+    def _fill(self) -> bool:
+        try:
+            chunk = self.sock.recv(1 << 20)
+        except ConnectionResetError:
+            return False
+        except TimeoutError:
+            raise TimeoutError(f"nothing came on the route; before: {self.seen[-10:]}") from None
+        self._data += chunk
+        return bool(chunk)
+
+    def read_op(self) -> bytes:
+        """Return the next operation, PINGs among them. Raises Closed when the connection ends first."""
+        while (end := next_op(self._data)) < 0:
+            if not self._fill():
+                rest = bytes(self._data)
+                self._data.clear()
+                raise Closed(rest)
+        op = bytes(self._data[:end])
+        del self._data[:end]
+        self.seen.append(op)
+        if op == PING and self.answers_pings:
+            self.send(PONG)
+        return op
+
+    def until(self, wanted: Wanted) -> list[bytes]:
+        """Return the operations up to and including the wanted one, without PINGs.
+
+        Raises Closed, whose argument is everything read, and TimeoutError when it does not come in time.
+        """
+        if isinstance(wanted, bytes):
+            found: Callable[[bytes], bool] = lambda op: op.startswith(wanted)  # noqa: E731
+        elif isinstance(wanted, re.Pattern):
+            found = lambda op: bool(wanted.search(op))  # noqa: E731
+        else:
+            found = wanted
+        ops: list[bytes] = []
+        limit = time.monotonic() + TIMEOUT
+        while not ops or not found(ops[-1]):
+            if time.monotonic() > limit:
+                raise TimeoutError(f"{wanted!r} did not come; the last ones: {ops[-10:]}")
+            try:
+                op = self.read_op()
+            except Closed as closed:
+                raise Closed(b"".join(ops) + closed.args[0]) from None
+            if op != PING or wanted == PING:
+                ops.append(op)
+        return ops
+
+    def await_op(self, wanted: Wanted) -> bytes:
+        """Return the wanted operation; drop those before it."""
+        return self.until(wanted)[-1]
+
+    def fence(self) -> list[bytes]:
+        """Send a PING; return the operations before its PONG: the other side has read all that we sent.
+
+        Interest and messages of clients may still be on their way: see `after`.
+        """
+        self.send(PING)
+        return self.until(PONG)[:-1]
+
+    def after(self, client: Connection, account: bytes = GLOBAL) -> list[bytes]:
+        """Return the operations before a message that `client`, in that account, publishes now.
+
+        All interest and messages that this client has caused are before it (docs/routes.md, 1.4).
+        """
+        mark = b"mark.%d" % next(_marks)
+        ops = self.tell(b"RS+", account, mark)
+        client.send(publish_op(mark.decode()))
+        ops += self.until(self.line(b"RMSG", account, mark + b" 0"))[:-1]
+        self.send(self.line(b"RS-", account, mark))
+        return ops
+
+    def rest(self) -> list[bytes]:
+        """Return the operations up to the end of the connection, without PINGs. Send nothing."""
+        ops: list[bytes] = []
+        self.answers_pings = False
+        while True:
+            try:
+                op = self.read_op()
+            except Closed as closed:
+                return [*ops, closed.args[0]] if closed.args[0] else ops
+            if op != PING:
+                ops.append(op)
+
+    def take_info(self) -> dict[str, Any]:
+        """Read the first INFO of the other side, which is also its first operation, into `info`."""
+        self.info = parse_info(self.read_op())
+        return self.info
+
+    def take_connect(self) -> dict[str, Any]:
+        """Read the CONNECT of the other side, which is its first operation, into `connect`."""
+        op = self.read_op()
+        assert op.startswith(b"CONNECT {"), op
+        self.connect = json.loads(op[8:])
+        return self.connect
+
+    def settle(self) -> None:
+        """Take `info` and the pinned `account` from the INFO in `opening`, if there is one."""
+        for op in self.opening:
+            if op.startswith(b"INFO ") and not self.info:
+                self.info = parse_info(op)
+                self.account = self.info.get("route_account", "").encode()
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+class RouteListener:
+    """A socket on loopback that servers dial as a route, on a random port unless one is given."""
+
+    def __init__(self, port: int = 0) -> None:
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self._listener.settimeout(TIMEOUT)
+        self.port: int = self._listener.getsockname()[1]
+        self.url = f"nats-route://127.0.0.1:{self.port}"
+        self.tls: ssl.SSLContext | None = None  # what to accept connections with
+
+    def __enter__(self) -> RouteListener:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def accept(self) -> RoutePeer:
+        """Take the next connection, and read its CONNECT. Raises OSError; TimeoutError when nobody dials."""
+        sock = self._listener.accept()[0]
+        if self.tls:
+            sock.settimeout(TIMEOUT)
+            sock = self.tls.wrap_socket(sock, server_side=True)
+        peer = RoutePeer(sock)
+        try:
+            peer.take_connect()
+        except BaseException:
+            peer.close()
+            raise
+        return peer
+
+    def pending(self) -> bool:
+        """Say whether a connection waits to be taken."""
+        self._listener.setblocking(False)
+        try:
+            self._listener.accept()[0].close()
+        except BlockingIOError:
+            return False
+        finally:
+            self._listener.settimeout(TIMEOUT)
+        return True
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+class Fake:
+    """A server that is not there: its CONNECT and INFO, with any member changed or, as None, left out.
+
+    `members` are changes of every INFO. The id and the name are unique unless given. Its connections are
+    closed when the `with` block ends.
+    """
+
+    def __init__(self, name: str = "", *, server_id: str = "", cluster: str = "C", **members: Any) -> None:
+        number = next(_fakes)
+        self.name = name or f"fake{number}"
+        self.id = server_id or f"NFAKE{number:051d}"
+        self.cluster = cluster
+        self.members = members
+        self._peers = ExitStack()
+
+    def __enter__(self) -> Fake:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections of this server."""
+        self._peers.close()
+
+    def connect(self, **changes: Any) -> bytes:
+        """Encode CONNECT. For user and password: user="u", **{"pass": "p"}."""
+        members = {
+            "echo": True,
+            "verbose": False,
+            "pedantic": False,
+            "tls_required": False,
+            "headers": True,
+            "name": self.id,
+            "cluster": self.cluster,
+            "lnoc": True,
+        }
+        return encode("CONNECT", members | changes)
+
+    def info(self, **changes: Any) -> bytes:
+        """Encode INFO. It has no pool; a pool takes route_pool_size and, unless it is 0, route_pool_idx."""
+        members = {
+            "server_id": self.id,
+            "server_name": self.name,
+            "version": "2.15.1",
+            "proto": 3,
+            "go": "go1.25",
+            "host": "127.0.0.1",
+            "port": 1,
+            "headers": True,
+            "max_payload": 1 << 20,
+            "cluster": self.cluster,
+            "lnoc": True,
+            "lnocu": True,
+        }
+        return encode("INFO", members | self.members | changes)
+
+    def greet(self, server: Server | tuple[str, int], tls: ssl.SSLContext | None = None) -> RoutePeer:
+        """Dial a server's port for routes, over TLS with `tls`, and read its INFO; send nothing else."""
+        address = route_address(server) if isinstance(server, Server) else server
+        sock = socket.create_connection(address, TIMEOUT)
+        if tls:
+            sock = tls.wrap_socket(sock, server_hostname="localhost")
+        peer = self._peers.enter_context(RoutePeer(sock))
+        peer.take_info()
+        return peer
+
+    def accept(self, listener: RouteListener) -> RoutePeer:
+        """Take the next connection to a listener of this server, and read its CONNECT."""
+        return self._peers.enter_context(listener.accept())
+
+    def greeted(self, listener: RouteListener) -> RoutePeer:
+        """Take the next connection to a listener of this server, and see which one it is; send no INFO yet.
+
+        The connection of a pinned account has sent INFO by itself: then `info` and `account` are set.
+        """
+        peer = self.accept(listener)
+        peer.opening = peer.fence()
+        peer.settle()
+        return peer
+
+    def answer(self, peer: RoutePeer, size: int = POOL, **info: Any) -> RoutePeer:
+        """Send INFO over a connection that a server has dialled; keep what comes then in its `opening`."""
+        peer.send(self.info(route_pool_size=size or None, **info))
+        if not peer.info:
+            peer.opening += peer.until(b"INFO ")
+        peer.opening += peer.fence()
+        peer.settle()
+        return peer
+
+    def serve(self, listener: RouteListener, count: int = POOL + 1, **info: Any) -> list[RoutePeer]:
+        """Answer the next connections; return those of the pool by their index, then pinned ones."""
+        peers = [self.answer(self.greeted(listener), **info) for _ in range(count)]
+        return sorted(peers, key=lambda peer: (peer.account, peer.info.get("route_pool_idx", 0)))
+
+    def dial(
+        self,
+        server: Server | tuple[str, int],
+        *,
+        connect: dict[str, Any] | None = None,
+        account: bytes = b"",
+        **info: Any,
+    ) -> RoutePeer:
+        """Dial, greet with CONNECT and INFO, and wait until both are read. Raises Closed when refused.
+
+        `connect` and `info` are changes of the two. Without further ones it is a connection without a pool.
+        The peer's `opening` is what came after INFO up to then. Interest may still be on its way (`after`).
+        """
+        peer = self.greet(server)
+        peer.account = account
+        peer.send(self.connect(**connect or {}) + self.info(**info))
+        peer.opening = peer.fence()
+        return peer
+
+    def pooled(self, server: Server, account: bytes = GLOBAL, size: int = POOL, **info: Any) -> RoutePeer:
+        """Dial the connection of a pool that carries an account."""
+        index = pool_index(account, size) or None
+        return self.dial(server, route_pool_size=size, route_pool_idx=index, **info)
+
+    def pinned(self, server: Server, account: bytes = SYSTEM, size: int = POOL, **info: Any) -> RoutePeer:
+        """Dial the connection of a pinned account."""
+        return self.dial(
+            server, account=account, route_pool_size=size, route_account=account.decode(), **info
+        )
