@@ -383,6 +383,8 @@ class Fake:
     def answer(self, peer: RoutePeer, size: int = POOL, **info: Any) -> RoutePeer:
         """Send INFO over a connection that a server has dialled; keep what comes then in its `opening`."""
         peer.send(self.info(route_pool_size=size or None, **info))
+        if not peer.info:
+            peer.opening += peer.until(b"INFO ")
         peer.opening += peer.fence()
         peer.settle()
         return peer
