@@ -82,8 +82,9 @@ def test_info_of_the_pool_waits_for_the_peers(launch: Launch, listener: RouteLis
         assert (system.info["route_account"], system.info["route_pool_size"]) == ("$SYS", POOL)
         first = fake.answer(pooled)
         assert first.opening[0].startswith(b"INFO {")
-        third = fake.answer(fake.greeted(listener)), fake.answer(fake.greeted(listener))
-        (peer,) = (peer for peer in (first, *third) if peer.info.get("route_pool_idx", 0) == 2)
+        fake.answer(fake.greeted(listener))
+        peer = fake.answer(fake.greeted(listener))
+        assert peer.info["route_pool_idx"] == pool_index(GLOBAL)
         assert peer.interest(peer.opening + peer.after(client)) == [b"RS+ foo"]
 
 
@@ -184,10 +185,8 @@ def test_interest_goes_by_our_pool_and_messages_by_the_peers(
 def test_a_server_without_pool(launch: Launch, listener: RouteListener, fake: Fake) -> None:
     """CONNECT and INFO leave together, and no account has a connection of its own."""
     dialling(launch, listener, block="pool_size: -1")
-    peer = fake.accept(listener)
-    peer.opening = peer.fence()
-    (info,) = (json.loads(op[5:]) for op in peer.opening)
-    assert names(info) == INFO[:-2]
+    peer = fake.greeted(listener)
+    assert (len(peer.opening), names(peer.info)) == (1, INFO[:-2])
     fake.answer(peer)
     assert [op for op in peer.opening if op.startswith(b"RS+ $SYS ")]
     assert not listener.pending()
