@@ -60,14 +60,14 @@ class Session:
 
 
 class Log(Logger):
-    """Keeps its lines."""
+    """Keeps its lines, without their levels."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         super().__init__(self._keep, logtime=False, debug=True, trace=True)
 
     def _keep(self, line: bytes) -> None:
-        self.lines.append(line.decode().split("] ", 1)[1].rstrip("\n"))
+        self.lines.append(line.decode().split("] ", 2)[2].rstrip("\n"))
 
     def of(self, route: Route) -> list[str]:
         """Return what was logged about a route, without its name."""
