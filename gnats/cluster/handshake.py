@@ -136,7 +136,7 @@ class Handshake:
         if agreed is None:
             self._cluster.name_changed(connect.name)
         route.remote_id = connect.name
-        route.session.accept_connect()
+        route.session.accept_connect(verbose=connect.verbose)
 
     def _reject(self, route: Route, reason: ClosedState, error: str, why: str) -> None:
         self._log.error(f"{route} - {error}")

@@ -217,6 +217,7 @@ class PeerConnect:
     lang: str = ""
     account: str = ""
     new_account: bool = False
+    verbose: bool = False
     name: str = ""
     cluster: str = ""
     generated: bool = False
@@ -227,7 +228,7 @@ class PeerConnect:
         """Read the fields that a client may send, too. Raises JSONError."""
         sent = unmarshal(arg, CONNECT_FIELDS, "ClientOpts")
         found = cls()
-        for name in ("user", "lang", "account", "new_account", "name"):
+        for name in ("user", "lang", "account", "new_account", "verbose", "name"):
             setattr(found, name, sent.get(name, getattr(found, name)))
         found.password = str(sent.get("pass", ""))
         return found

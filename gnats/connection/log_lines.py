@@ -111,6 +111,7 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
     ),
     LogCode.LOG_UNKNOWN_ACCOUNT: ("ERR", _unknown_account("remote subject")),
     LogCode.LOG_UNKNOWN_ACCOUNT_MSG: ("DBG", _unknown_account("routed message on subject:")),
+    LogCode.LOG_UNKNOWN_ACCOUNT_UNSUB: ("DBG", _unknown_account("subject")),
     LogCode.LOG_CANNOT_EXPORT: (
         "DBG",
         lambda c, b, d: f"Can not export {quote(d)}, ignoring remote subscription request",
@@ -130,7 +131,10 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
     LogCode.LOG_SLOW_DEADLINE: ("INF", _slow_deadline),
     LogCode.LOG_SLOW_RECOVERED: ("INF", _slow_recovered),
     LogCode.LOG_FLUSH_ERROR: ("DBG", lambda c, b, d: f"Error flushing: {os.strerror(b).lower()}"),
-    LogCode.LOG_CLIENT_ERROR: ("ERR", lambda c, b, d: f"{_kind(c)} Error {d.decode(errors='replace')}"),
+    LogCode.LOG_CLIENT_ERROR: (
+        "ERR",
+        lambda c, b, d: f"{'Route' if _kind(c) == 'Router' else _kind(c)} Error {d.decode(errors='replace')}",
+    ),
     LogCode.LOG_PING_TIMER: ("DBG", lambda c, b, d: f"{_kind(c)} Ping Timer"),
     LogCode.LOG_PING_DELAYED: (
         "DBG",

@@ -30,8 +30,11 @@ class RouteSession(TextSession):
         ping_interval: float = ...,
         ping_max: int = ...,
     ) -> None: ...
-    def accept_connect(self) -> None:
-        """Accept the peer's CONNECT: all verbs are allowed from now on. Go on parsing."""
+    def accept_connect(self, *, verbose: bool = False) -> None:
+        """Accept the peer's CONNECT: all verbs are allowed from now on. Go on parsing.
+
+        With `verbose`, answer messages and interest with +OK.
+        """
     def join(
         self,
         *,

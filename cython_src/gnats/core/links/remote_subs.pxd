@@ -27,6 +27,6 @@ cdef struct RemoteInterest:
 cdef RemoteSubOutcome process_remote_sub(
     Subscriber c, AccountRegistry registry, const RemoteInterest *whose, char *arg, size_t n) noexcept nogil
 cdef RemoteSubOutcome process_remote_unsub(
-    Subscriber c, const RemoteInterest *whose, char *arg, size_t n) noexcept nogil
+    Subscriber c, AccountRegistry registry, const RemoteInterest *whose, char *arg, size_t n) noexcept nogil
 # Log a record whose data are an account that there is not, and a subject in it.
 cdef void log_unknown_account(Subscriber c, int code, const Slice *account, const Slice *subject) noexcept nogil

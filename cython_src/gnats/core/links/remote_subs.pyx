@@ -9,11 +9,12 @@ from gnats.core.accounts.guard cimport may_subscribe
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.accounts.subscriptions cimport add_remote_sub, sub_account, unsubscribe
-from gnats.core.net.log_records cimport LOG_CANNOT_EXPORT, LOG_UNKNOWN_ACCOUNT
+from gnats.core.net.log_records cimport LOG_CANNOT_EXPORT, LOG_UNKNOWN_ACCOUNT, LOG_UNKNOWN_ACCOUNT_UNSUB
 from gnats.core.protocol.words cimport parse_size, split_line
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.core.subjects.subtable cimport subtable_find
+from gnats.includes.atomics cimport load8
 from gnats.includes.text cimport put
 
 cdef enum:
@@ -137,7 +138,7 @@ cdef void log_unknown_account(Subscriber c, int code, const Slice *account, cons
 
 
 cdef RemoteSubOutcome process_remote_unsub(
-    Subscriber c, const RemoteInterest *whose, char *arg, size_t n
+    Subscriber c, AccountRegistry registry, const RemoteInterest *whose, char *arg, size_t n
 ) noexcept nogil:
     cdef RemoteSub sub
     cdef RemoteSubOutcome outcome = read_remote_sub(&sub, whose, arg, n, False)
@@ -146,5 +147,7 @@ cdef RemoteSubOutcome process_remote_unsub(
         s = subtable_find(&c.subs, sub.sid, sub.sid_n)
         if s != NULL:
             unsubscribe(c, s)
+        elif load8(&c.server._debug) and registry.find(sub.account.p, sub.account.n) == NULL:
+            log_unknown_account(c, LOG_UNKNOWN_ACCOUNT_UNSUB, &sub.account, &sub.subject)
         forget_remote_sub(&sub)
     return outcome

@@ -44,7 +44,7 @@ from gnats.core.net.log_records cimport (
 from gnats.core.net.outbound cimport outq_append
 from gnats.core.net.pollstate cimport PollerBase, hand_over_first
 from gnats.core.pings cimport pong_received, send_ping, set_first_ping_timer
-from gnats.core.protocol.answers cimport send_err
+from gnats.core.protocol.answers cimport send_err, send_ok
 from gnats.core.protocol.parser cimport (
     BAD_REMOTE_SUB_ARGS,
     BAD_REMOTE_UNSUB_ARGS,
@@ -74,7 +74,8 @@ from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 
 cdef enum:
     CTL_ACCEPTED = TEXT_CTL         # the control plane has accepted a CONNECT
-    CTL_JOINED = TEXT_CTL << 1      # join()
+    CTL_VERBOSE = TEXT_CTL << 1     # with CTL_ACCEPTED
+    CTL_JOINED = TEXT_CTL << 2      # join()
     # Bytes of changes of interest that may wait; a peer that falls behind by more begins anew.
     MOST_INTEREST = 1 << 30
     FEW_BYTES = 512                 # bytes of a line that fit on the stack
@@ -120,9 +121,12 @@ cdef class RouteSession(TextSession):
 
     # -- called from Python --------------------------------------------------------------------------------------
 
-    def accept_connect(self) -> None:
-        """Accept the peer's CONNECT: all verbs are allowed from now on. Go on parsing."""
-        self.request(CTL_ACCEPTED | CTL_RESUME, 0)
+    def accept_connect(self, *, bint verbose=False) -> None:
+        """Accept the peer's CONNECT: all verbs are allowed from now on. Go on parsing.
+
+        With `verbose`, answer messages and interest with +OK.
+        """
+        self.request((CTL_VERBOSE if verbose else 0) | CTL_ACCEPTED | CTL_RESUME, 0)
 
     def join(
         self,
@@ -176,6 +180,7 @@ cdef class RouteSession(TextSession):
         if ctl & CTL_ACCEPTED:
             self.input.parser.auth_set = 0
             self.admitted = 1
+            self.verbose = ctl & CTL_VERBOSE != 0
         if ctl & CTL_JOINED and not self.joined:
             self.joined = 1
             self.admitted = 1
@@ -268,7 +273,7 @@ cdef class RouteSession(TextSession):
         if add:
             outcome = process_remote_sub(self, self.registry, &whose, arg, n)
         else:
-            outcome = process_remote_unsub(self, &whose, arg, n)
+            outcome = process_remote_unsub(self, self.registry, &whose, arg, n)
         if outcome == REMOTE_SUB_BAD_ARGS:
             return self.violation(BAD_REMOTE_SUB_ARGS if add else BAD_REMOTE_UNSUB_ARGS, whose.kind, arg, n)
         if outcome == REMOTE_SUB_NO_MEMORY:
@@ -277,6 +282,8 @@ cdef class RouteSession(TextSession):
         if outcome == REMOTE_SUB_INVALID:
             self.log(LOG_INVALID_REMOTE_SUB, 0, NULL, 0)
             send_err(self, b"Invalid Subscription")
+        elif self.verbose:
+            send_ok(self)
         return go_on(self)
 
     cdef int process_inbound_msg(self) noexcept nogil:
@@ -285,6 +292,8 @@ cdef class RouteSession(TextSession):
         self.read_bytes += m.n
         if self.trace:
             self.trace_msg(TRACE_IN_PAYLOAD, m.data, m.n + 2, m.hdr)
+        if self.verbose:
+            send_ok(self)
         m.account = self.account_of(&m)
         if m.account == NULL:
             if load8(&self.server._debug) and m.remote != NULL:

@@ -29,9 +29,10 @@ cpdef enum LogCode:
     # of links to other servers
     LOG_UNKNOWN_ACCOUNT = 64        # data: account NUL subject, of interest
     LOG_UNKNOWN_ACCOUNT_MSG = 65    # data: account NUL subject, of a message
-    LOG_CANNOT_EXPORT = 66          # data: subject
-    LOG_INVALID_REMOTE_SUB = 67
-    LOG_SENT_INTEREST = 68
+    LOG_UNKNOWN_ACCOUNT_UNSUB = 66  # data: account NUL subject, of interest that ends
+    LOG_CANNOT_EXPORT = 67          # data: subject
+    LOG_INVALID_REMOTE_SUB = 68
+    LOG_SENT_INTEREST = 69
     LOG_TLS_STARTING = 80
     LOG_TLS_COMPLETE = 81
     LOG_TLS_VERSION = 82            # b: 0x0303 or 0x0304; data: cipher suite
