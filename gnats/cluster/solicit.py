@@ -1,6 +1,7 @@
 """Dial other servers (connectToRoute, reConnectToRoute): addresses, delays, attempts."""
 
 import asyncio
+import os
 import random
 import socket
 from collections.abc import Callable
@@ -160,7 +161,9 @@ class Solicitor:
         except TimeoutError:
             raise OSError(f"dial tcp {where}: i/o timeout") from None
         except OSError as exc:
-            raise OSError(f"dial tcp {where}: connect: {os_error(exc)}") from None
+            # The loop's own text has the address.
+            reason = os.strerror(exc.errno).lower() if exc.errno else os_error(exc)
+            raise OSError(f"dial tcp {where}: connect: {reason}") from None
 
     async def _address(self, text: str) -> Address:
         """Return one of the addresses that a host and port stand for, at random (getRandomIP).

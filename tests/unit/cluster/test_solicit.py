@@ -20,7 +20,7 @@ from .fakes import Log, route
 
 pytestmark = pytest.mark.timeout(60)
 
-REFUSED = ConnectionRefusedError(111, "Connection refused")
+REFUSED = ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 1)")
 
 
 class Dialler:
