@@ -101,9 +101,14 @@ def test_only_the_last_connection_of_a_remote_counts(launch: Launch, fake: Fake)
 def test_a_client_that_has_not_begun_gets_no_info(launch: Launch, fake: Fake) -> None:
     """It gets one with its first PONG."""
     server = launch_routed(launch)
-    with Connection(server.address) as silent, Connection(server.address) as client:
+    with (
+        greeted(server) as other,
+        Connection(server.address) as silent,
+        Connection(server.address) as client,
+    ):
         client.send(MODERN)
         fake.pooled(server)
+        next_info(other)
         client.send(b"PING\r\n")
         assert client.read_op() == PONG
         assert urls(next_info(client)) == [own(server), "1.1.1.1:1", "1.1.1.1:2"]
