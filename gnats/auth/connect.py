@@ -67,6 +67,16 @@ class Connector:
         """Return the INFO line for a client; `changes` override fields of the INFO."""
         return self._info.line(client_id=session.cid, client_ip=session.host, **changes)
 
+    def connect_info(self, session: Session) -> bytes:
+        """Return the INFO line that follows a client's first PONG."""
+        return self.client_info(
+            session,
+            connect_info=True,
+            remote_account=session.account.name,
+            acc_is_sys=session.account is self.accounts.system_account,
+            max_payload=limits(session, self.options())[1],
+        )
+
     def process_connect(self, session: Session, arg: bytes) -> None:
         """Answer a CONNECT: resume the client with the options that it names, or close it.
 
@@ -191,13 +201,7 @@ class Connector:
             headers=headers,
             no_responders=opts.no_responders,
             protocol=opts.protocol,
-            connect_info=self.client_info(
-                session,
-                connect_info=True,
-                remote_account=session.account.name,
-                acc_is_sys=session.account is self.accounts.system_account,
-                max_payload=max_payload,
-            ),
+            connect_info=self.connect_info(session),
             greeting=b"+OK\r\n" if opts.verbose else b"",
             permissions=permissions_of(session, log),
             max_subs=max_subs,

@@ -296,7 +296,7 @@ class Cluster:
                 upgrade_to_solicited(other, route.url, explicit=route.explicit)
             connected = f"already connected to {quote(route.remote_id)}"
             log.debug(f"Not attempting reconnect for solicited route, {connected}")
-        elif route.remote_id == self._own_id:
+        elif route.to_self:
             log.debug(f"Detected route to self, ignoring {shown}")
         else:
             log.debug(f"Attempting reconnect for solicited route {shown}")

@@ -160,7 +160,7 @@ class Handshake:
             self._malformed(route, exc)
             return
         if info.server_id == self._own_id:
-            route.remote_id = info.server_id  # the reconnect looks at it
+            route.to_self = True
             route.close(log, ClosedState.DUPLICATE_ROUTE)
             return
         if info.cluster:
@@ -232,7 +232,9 @@ class Handshake:
         opts, routes = self._options(), self._routes
         greeting = b""
         if dialled and delays_info(route.account, opts):
-            greeting = self._info.initial(index=max(route.index, 0), gossip_mode=route.gossip_mode)
+            greeting = self._info.initial(
+                index=max(route.index, 0), gossip_mode=route.gossip_mode, compression=route.compression
+            )
         assert route.session
         route.session.join(
             greeting=greeting,

@@ -71,15 +71,23 @@ class OwnInfo:
             return parse_host_port(cluster.advertise, self.port)
         return cluster.host, self.port
 
-    def initial(self, *, account: str = "", index: int = 0, gossip_mode: int = GOSSIP_DEFAULT) -> bytes:
+    def initial(
+        self,
+        *,
+        account: str = "",
+        index: int = 0,
+        gossip_mode: int = GOSSIP_DEFAULT,
+        compression: str = "",
+    ) -> bytes:
         """Return the first INFO of a connection (generateRouteInitialInfoJSON).
 
-        `account` is the one that the connection is for alone, `index` its place in a pool.
+        `account` is the one that the connection is for alone, `index` its place in a pool, `compression` what
+        has come of the peer's INFO.
         """
         mode = self._options().cluster.compression.mode
         return self.line(
             nonce=new_nonce(),
-            compression=OFF if mode == OFF else NOT_SUPPORTED,
+            compression=compression or (OFF if mode == OFF else NOT_SUPPORTED),
             route_account=account,
             route_pool_idx=index,
             gossip_mode=gossip_mode,

@@ -56,6 +56,7 @@ class Route(ReportedConnection):
         "session",
         "solicited",
         "start",
+        "to_self",
         "url",
     )
 
@@ -91,6 +92,8 @@ class Route(ReportedConnection):
         self.retry = False
         """Dial the peer when the connection is lost even if this server has not dialled it."""
         self.no_reconnect = False
+        self.to_self = False
+        """The peer is this server itself."""
         self.dial_next: Target | None = None
         """The next connection of the pool, to dial when the peer has answered a PING."""
 

@@ -8,6 +8,8 @@ from gnats.core.protocol.parser import Violation
 from gnats.go.text import SECOND, duration, quote
 
 SNIPPET = 32  # bytes of a bad protocol line that the log shows
+_ROUTED = ("processRoutedMsgArgs", "processRoutedHeaderMsgArgs", "processRoutedOriginClusterMsgArgs")
+"""What reads RMSG, HMSG and LMSG."""
 KINDS = ("Client", "Router", "Gateway", "System", "Leafnode", "JetStream", "Account")
 
 
@@ -23,6 +25,15 @@ def _bad_operation(client: object, b: int, data: bytes) -> str:
 
 def _line(what: str) -> Callable[[object, int, bytes], str]:
     return lambda client, b, data: f"{what}: {quote(data)}"
+
+
+def _routed(what: str, *, words: bool = False) -> Callable[[object, int, bytes], str]:
+    def text(client: object, b: int, data: bytes) -> str:
+        line = data.decode(errors="replace")
+        shown = f"[{' '.join(line.split())}]" if words else line
+        return f"{_ROUTED[b]} {what}: '{shown}'"
+
+    return text
 
 
 def _text(text: str) -> Callable[[object, int, bytes], str]:
@@ -94,12 +105,11 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
     Violation.OVER_MAX_PAYLOAD: ("ERR", lambda c, b, d: f"maximum payload exceeded: {b} vs {d.decode()}"),
     Violation.BAD_SUB_ARGS: ("ERR", _line("processSub Parse Error")),
     Violation.BAD_UNSUB_ARGS: ("ERR", _line("processUnsub Parse Error")),
-    Violation.BAD_REMOTE_MSG_ARGS: ("ERR", _line("processRoutedMsgArgs Parse Error")),
-    Violation.BAD_REMOTE_REPLY_INDICATOR: (
-        "ERR",
-        _line("processRoutedMsgArgs Bad or Missing Reply Indicator"),
-    ),
-    Violation.BAD_REMOTE_SIZE: ("ERR", _line("processRoutedMsgArgs Bad or Missing Size")),
+    Violation.BAD_REMOTE_MSG_ARGS: ("ERR", _routed("Parse Error", words=True)),
+    Violation.BAD_REMOTE_REPLY_INDICATOR: ("ERR", _routed("Bad or Missing Reply Indicator")),
+    Violation.BAD_REMOTE_SIZE: ("ERR", _routed("Bad or Missing Size", words=True)),
+    Violation.BAD_REMOTE_HEADER_SIZE: ("ERR", _routed("Bad or Missing Header Size")),
+    Violation.BAD_REMOTE_HEADER_OVER_SIZE: ("ERR", _routed("Header Size larger then TotalSize")),
     Violation.UNSUPPORTED_OPERATION: ("ERR", _line("operation not supported on this connection")),
     Violation.BAD_REMOTE_SUB_ARGS: (
         "ERR",

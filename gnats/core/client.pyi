@@ -64,6 +64,11 @@ class Client(TextSession):
         `permissions` None allows everything; -1 means no limit. Without memory for `connect_info` the
         connection is closed. Raises MemoryError.
         """
+    def replace_connect_info(self, line: bytes) -> bool:
+        """Replace accept_connect()'s `connect_info`, unless it has been sent; return whether it has not.
+
+        Raises MemoryError.
+        """
     @property
     def pong_sent(self) -> bool:
         """Whether the client's first PING has been answered. From then on it may be sent INFO at any time."""

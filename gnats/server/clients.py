@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from gnats.auth.authenticator import new_nonce
 from gnats.auth.connect import Connector
 from gnats.client.session import Session
-from gnats.clock import call_later
 from gnats.connection.closed_state import ClosedState
 from gnats.core.client import Client
 from gnats.core.net.connection import Connection
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from gnats.runtime.dispatch import EventTable
     from gnats.runtime.pollers import Pollers
     from gnats.tls.context import ClientTLS
-
-INFO_AGAIN = 1.0
-"""Seconds after which clients that could not be sent a new INFO yet get it."""
 
 
 class Clients:
@@ -140,21 +136,14 @@ class Clients:
     def send_info(self) -> None:
         """Send a new INFO to all clients that take one (sendAsyncInfoToClients).
 
-        A client whose first PING waits for its answer gets the INFO that was made for it at its CONNECT, and
-        the new one a little later.
+        A client whose first PING has not been answered gets the new one with that answer.
         """
-        late = [session for session in self.open.values() if not self._sent_info(session)]
-        if late:
-            call_later(INFO_AGAIN, lambda: [self._sent_info(session) for session in late])
-
-    def _sent_info(self, session: Session) -> bool:
-        """Send INFO to a client if that is possible now; return False if it will be later."""
-        if not session.knows_info() or session.leaving:
-            return True
-        if not session.takes_info() or session.client is None:
-            return False
-        session.client.enqueue_proto(self._connector.client_info(session))
-        return True
+        for session in self.open.values():
+            client = session.client
+            if client is None or session.leaving or not session.knows_info():
+                continue
+            if client.pong_sent or not client.replace_connect_info(self._connector.connect_info(session)):
+                client.enqueue_proto(self._connector.client_info(session))
 
     # -- one client ------------------------------------------------------------------------------------------
 

@@ -392,7 +392,6 @@ def test_the_peer_leaves(server: Server, fake: Fake) -> None:
     peer.tell(b"RS+", GLOBAL, b"foo", b"bar q 2")
     peer.close()
     peer.wait_logged(server, f"{closed('Client Closed')} - Remote: {fake.name}")
-    peer.wait_logged(server, 'DBG Removing 2 subscriptions for account "$G"')
     until(lambda: fake.id not in [route["remote_id"] for route in routes(server)])
 
 

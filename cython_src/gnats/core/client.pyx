@@ -177,6 +177,26 @@ cdef class Client(TextSession):
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_CONNECTED | CTL_RESUME, 0)
 
+    def replace_connect_info(self, bytes line not None) -> bool:
+        """Replace accept_connect()'s `connect_info`, unless it has been sent; return whether it has not.
+
+        Raises MemoryError.
+        """
+        cdef size_t n = PyBytes_GET_SIZE(line)
+        cdef char *copy = <char *> malloc(n)
+        cdef char *old
+        if copy == NULL:
+            raise MemoryError
+        memcpy(copy, PyBytes_AS_STRING(line), n)
+        pthread_mutex_lock(&self.lock)
+        old = self.connect_info
+        if old != NULL:
+            self.connect_info = copy
+            self.connect_info_len = n
+        pthread_mutex_unlock(&self.lock)
+        free(old if old != NULL else copy)
+        return old != NULL
+
     @property
     def pong_sent(self) -> bool:
         """Whether the client's first PING has been answered. From then on it may be sent INFO at any time."""
@@ -251,14 +271,16 @@ cdef class Client(TextSession):
 
     cdef int process_ping(self) noexcept nogil:
         cdef char *info
+        cdef size_t n
         TextSession.process_ping(self)
         if self.connect_received and not self.first_pong_sent:
             pthread_mutex_lock(&self.lock)
             info = self.connect_info
+            n = self.connect_info_len
             self.connect_info = NULL
             pthread_mutex_unlock(&self.lock)
             if info != NULL:
-                self.queue_outbound(info, self.connect_info_len)
+                self.queue_outbound(info, n)
                 free(info)
             store8(&self.first_pong_sent, 1)
         return go_on(self)

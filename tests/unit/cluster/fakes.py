@@ -27,7 +27,7 @@ class Session:
     def start(self, greeting: bytes, *, expect_connect: bool, auth_timeout: float = 0.0) -> None:
         self.calls.append(("start", (greeting, expect_connect, auth_timeout)))
 
-    def accept_connect(self) -> None:
+    def accept_connect(self, *, verbose: bool) -> None:
         self.calls.append(("accept_connect", None))
 
     def resume(self) -> None:

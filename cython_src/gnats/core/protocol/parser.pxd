@@ -31,13 +31,16 @@ cpdef enum Violation:
     OVER_MAX_PAYLOAD = 10        # b: the size
     BAD_SUB_ARGS = 11
     BAD_UNSUB_ARGS = 12
+    # b: 0 for RMSG, 1 for HMSG, 2 for LMSG
     BAD_REMOTE_MSG_ARGS = 13
-    BAD_REMOTE_REPLY_INDICATOR = 14
+    BAD_REMOTE_REPLY_INDICATOR = 14   # data: what stands there instead
     BAD_REMOTE_SIZE = 15
     UNSUPPORTED_OPERATION = 16   # a verb of a connection kind that gnats does not have yet
     PARSER_OUT_OF_MEMORY = 17
     BAD_REMOTE_SUB_ARGS = 18     # b: 'R' or 'L', the verb
     BAD_REMOTE_UNSUB_ARGS = 19
+    BAD_REMOTE_HEADER_SIZE = 20       # these two as BAD_REMOTE_SIZE
+    BAD_REMOTE_HEADER_OVER_SIZE = 21
 
 
 # The arguments of the current message.

@@ -12,8 +12,10 @@ from gnats.core.messages.message cimport Message, RemoteArgs
 from gnats.core.net.shared cimport shared_drop, shared_new
 from gnats.core.protocol.remote_args cimport (
     REMOTE_BAD_ARGS,
+    REMOTE_BAD_HEADER_SIZE,
     REMOTE_BAD_INDICATOR,
     REMOTE_BAD_SIZE,
+    REMOTE_HEADER_OVER_SIZE,
     REMOTE_OK,
     RemoteForm,
     read_remote_msg,
@@ -456,11 +458,22 @@ cdef int parse_remote_msg(Parser *parser, char *arg, size_t n, bint header) noex
     rc = read_remote_msg(parser.remote, &form, arg, n, &pa.m, &pa.size, &pa.hdr)
     if rc == REMOTE_OK:
         return PARSE_OK
-    return parser.on.violation(
-        parser.owner,
-        BAD_REMOTE_MSG_ARGS if rc == REMOTE_BAD_ARGS else
-        BAD_REMOTE_REPLY_INDICATOR if rc == REMOTE_BAD_INDICATOR else
-        BAD_REMOTE_SIZE if rc == REMOTE_BAD_SIZE else PARSER_OUT_OF_MEMORY, 0, arg, n)
+    if rc == REMOTE_BAD_INDICATOR:
+        arg = parser.remote.queues[0].p
+        n = parser.remote.queues[0].n
+    return parser.on.violation(parser.owner, remote_violation(rc), form.header + form.origin, arg, n)
+
+
+cdef int remote_violation(int rc) noexcept nogil:
+    if rc == REMOTE_BAD_ARGS:
+        return BAD_REMOTE_MSG_ARGS
+    if rc == REMOTE_BAD_INDICATOR:
+        return BAD_REMOTE_REPLY_INDICATOR
+    if rc == REMOTE_BAD_HEADER_SIZE:
+        return BAD_REMOTE_HEADER_SIZE
+    if rc == REMOTE_HEADER_OVER_SIZE:
+        return BAD_REMOTE_HEADER_OVER_SIZE
+    return BAD_REMOTE_SIZE if rc == REMOTE_BAD_SIZE else PARSER_OUT_OF_MEMORY
 
 
 cdef int fast_pub(Parser *parser, char *buf, size_t n, size_t *at) noexcept nogil:

@@ -8,7 +8,9 @@ cdef enum:
     REMOTE_OK
     REMOTE_BAD_ARGS
     REMOTE_BAD_INDICATOR
+    REMOTE_BAD_HEADER_SIZE
     REMOTE_BAD_SIZE
+    REMOTE_HEADER_OVER_SIZE
     REMOTE_NO_MEMORY
 
 
@@ -20,6 +22,7 @@ cdef struct RemoteForm:
 
 
 # Read [origin] [account] subject [reply | + reply queues... | '|' queues...] [header size] size. Set subject, reply and
-# the texts of the sizes in `m`; hdr[0] is -1 without a header size. Slices are of `arg`.
+# the texts of the sizes in `m`; hdr[0] is -1 without a header size. Slices are of `arg`. After REMOTE_BAD_INDICATOR,
+# r.queues[0] is what stands there instead.
 cdef int read_remote_msg(
     RemoteArgs *r, const RemoteForm *form, char *arg, size_t n, Message *m, int32_t *size, int32_t *hdr) noexcept nogil

@@ -67,6 +67,7 @@ cdef int read_remote_msg(
     if r.argc == at + 1 + sizes:
         m.reply = r.argv[at]
     elif r.argc > at + 1 + sizes:
+        r.queues = r.argv + at
         if r.argv[at].n != 1 or (r.argv[at].p[0] != c'+' and r.argv[at].p[0] != c'|'):
             return REMOTE_BAD_INDICATOR
         if r.argv[at].p[0] == c'+':
@@ -74,6 +75,8 @@ cdef int read_remote_msg(
             m.reply = r.argv[at]
         r.queues = r.argv + at + 1
         r.nqueues = r.argc - sizes - at - 1
-    if size[0] < 0 or (form.header and (hdr[0] < 0 or hdr[0] > size[0])):
+    if form.header and hdr[0] < 0:
+        return REMOTE_BAD_HEADER_SIZE
+    if size[0] < 0:
         return REMOTE_BAD_SIZE
-    return REMOTE_OK
+    return REMOTE_HEADER_OVER_SIZE if hdr[0] > size[0] else REMOTE_OK

@@ -16,7 +16,7 @@ cdef enum:
 
 cdef struct Target:
     void *link             # borrowed core.accounts.subscriber.Subscriber
-    Subscription *sub      # the first of its subscriptions that was added
+    Subscription *sub      # the first of its subscriptions that was added: its account is the message's
     uint32_t groups        # how many of Targets.groups are its
 
 

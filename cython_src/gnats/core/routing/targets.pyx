@@ -7,6 +7,7 @@ from libc.string cimport memcpy, strlen
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.guard cimport CHECK_DELIVERIES, delivery_denied
 from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.accounts.subscriptions cimport sub_account
 from gnats.core.messages.encode cimport Frame, Frames, frame_address, frame_for
 from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
@@ -116,7 +117,7 @@ cdef bint send_to(
 cdef size_t part_room(const Targets *t, const Target *target, const Message *m) noexcept nogil:
     cdef size_t i, n = m.subject.n + strlen(b" ") + m.reply.n + strlen(b" + ")
     if not (<Subscriber> target.link).one_account:
-        n += (<Account> m.account).name.n + strlen(b" ")
+        n += (<Account> sub_account(target.sub)).name.n + strlen(b" ")
     if target.groups:
         for i in range(t.ngroups):
             if t.groups[i].client == target.link:
@@ -129,7 +130,7 @@ cdef char *put_part(char *p, const Targets *t, const Target *target, const Messa
     cdef bint replies = m.reply.p != NULL and m.reply.n != 0
     cdef size_t i
     if not (<Subscriber> target.link).one_account:
-        p = put_text(put(p, (<Account> m.account).name.p, (<Account> m.account).name.n), b" ")
+        p = put_text(put(p, (<Account> sub_account(target.sub)).name.p, (<Account> sub_account(target.sub)).name.n), b" ")
     p = put(p, m.subject.p, m.subject.n)
     if target.groups:
         p = put_text(p, b" +" if replies else b" |")
