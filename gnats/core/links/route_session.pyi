@@ -44,6 +44,7 @@ class RouteSession(TextSession):
         account: bytes = b"",
         pinned: tuple[bytes, ...] = (),
         headers: bool,
+        traces: bool,
         permissions: Permissions | None = None,
         measure: bool = False,
     ) -> None:
@@ -51,7 +52,7 @@ class RouteSession(TextSession):
 
         `greeting` is sent first. The connection carries the accounts whose names have the index `pool_index`
         in a pool of `pool_size` connections, without those named in `pinned`; all accounts when the index is
-        -1; or only the account that `account` names. `permissions` say what is announced (publish) and what
-        the peer may subscribe to. With `measure`, send a PING, and post EV_PONG when it is answered. Call it
-        once. Raises MemoryError.
+        -1; or only the account that `account` names. `headers` and `traces` say what the peer knows;
+        `permissions` what is announced (publish) and what the peer may subscribe to. With `measure`, send a
+        PING, and post EV_PONG when it is answered. Call it once. Raises MemoryError.
         """

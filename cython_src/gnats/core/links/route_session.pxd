@@ -23,7 +23,7 @@ cdef class RouteSession(TextSession):
     cdef uint8_t joined            # the control plane has registered the peer
     cdef uint8_t measured          # post EV_PONG at the next PONG
     # set by join(), under lock; the owner's from CTL_JOINED on
-    cdef uint8_t staged_form, staged_measured
+    cdef uint8_t staged_form, staged_traces, staged_measured
     cdef int32_t pool_index        # -1: there is no pool
     cdef uint32_t pool_size
     cdef Slice account_name        # of the only account that it carries; n is 0: of a pool, or all
@@ -36,6 +36,7 @@ cdef class RouteSession(TextSession):
     cdef bint write_change(self, const InterestChange *change) noexcept nogil
     # -- verbs: the parser calls them --
     cdef int process_inbound_msg(self) noexcept nogil
+    cdef void route_traced(self, Message *m) noexcept nogil
     cdef int process_sub(self, char *arg, size_t n, bint add) noexcept nogil
     cdef int process_connect(self, char *arg, size_t n) noexcept nogil
     cdef int process_pong(self) noexcept nogil

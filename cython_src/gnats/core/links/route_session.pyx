@@ -31,7 +31,7 @@ from gnats.core.links.remote_subs cimport (
     process_remote_unsub,
 )
 from gnats.core.messages.encode cimport FORM_RHMSG, FORM_RMSG
-from gnats.core.messages.message cimport Message
+from gnats.core.messages.message cimport SIZES_ROOM, Message
 from gnats.core.messages.reserved cimport is_jetstream_ack
 from gnats.core.net.connection cimport CTL_RESUME, READ_ERROR, Connection, SessionType
 from gnats.core.net.log_records cimport (
@@ -54,6 +54,7 @@ from gnats.core.protocol.parser cimport (
 )
 from gnats.core.publishing cimport begin_message
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, route
+from gnats.core.routing.tracing cimport TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
 from gnats.core.runtime.inbox cimport EV_CONNECT, EV_PONG
 from gnats.core.runtime.slice cimport Slice
@@ -68,7 +69,7 @@ from gnats.core.textsession cimport (
     start_auth_timer,
     stop_timers,
 )
-from gnats.includes.atomics cimport load8, store8
+from gnats.includes.atomics cimport load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 
@@ -137,6 +138,7 @@ cdef class RouteSession(TextSession):
         bytes account not None=b"",
         tuple pinned not None=(),
         bint headers,
+        bint traces,
         Permissions permissions=None,
         bint measure=False,
     ) -> None:
@@ -144,7 +146,7 @@ cdef class RouteSession(TextSession):
 
         The connection carries the accounts whose names have the index `pool_index` in a pool of `pool_size`
         connections, without those named in `pinned`; all accounts when the index is -1; or only the account that
-        `account` names. `permissions` say what is announced (publish) and what the peer may subscribe to. With
+        `account` names. `headers` and `traces` say what the peer knows, `permissions` what is announced (publish) and what the peer may subscribe to. With
         `measure`, send a PING, and post EV_PONG when it is answered. Call it once. Raises MemoryError.
         """
         cdef list kept = [account, *pinned]
@@ -170,6 +172,7 @@ cdef class RouteSession(TextSession):
         self.pinned = names
         self.npinned = n
         self.staged_form = FORM_RHMSG if headers else FORM_RMSG
+        self.staged_traces = traces
         self.staged_measured = measure
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_JOINED | CTL_RESUME, 0)
@@ -187,6 +190,7 @@ cdef class RouteSession(TextSession):
             self.one_account = self.account_name.n != 0
             self.input.parser.has_account = not self.one_account
             store8(&self.form, self.staged_form)
+            self.traces = self.staged_traces
             apply_permissions(self)
             link_begin(&self.link)
             if link_waits(&self.link):
@@ -300,9 +304,25 @@ cdef class RouteSession(TextSession):
                 log_unknown_account(self, LOG_UNKNOWN_ACCOUNT_MSG, &m.remote.account, &m.subject)
             return go_on(self)
         show_deliver_subject(&m)
-        if route(&m, (<Account> m.account).sublist) == ROUTE_NO_MEMORY:
+        if unlikely(m.hdr != 0) and may_be_traced(self, &m):
+            self.route_traced(&m)
+        elif route(&m, (<Account> m.account).sublist) == ROUTE_NO_MEMORY:
             self.out_of_memory(READ_ERROR)
         return go_on(self)
+
+    cdef void route_traced(self, Message *m) noexcept nogil:
+        cdef char[SIZES_ROOM] sizes
+        cdef char *changed = NULL
+        cdef bint disable = False
+        if init_msg_trace(self, m, &disable) == TRACE_SKIP:
+            return
+        if disable:
+            changed = set_trace_dest(m, NULL, sizes)
+        if route(m, (<Account> m.account).sublist) == ROUTE_NO_MEMORY:
+            self.out_of_memory(READ_ERROR)
+        free(changed)
+        if m.trace != NULL:
+            send_msg_trace(self, m.trace)
 
     cdef void *account_of(self, const Message *m) noexcept nogil:
         """Return the account that a message names, NULL when there is none."""

@@ -279,7 +279,7 @@ def test_verbs_wait_for_connect_and_info(plane: DataPlane) -> None:
     plane.run()
     assert [event[4] for event in plane.take(EV_INFO)] == [b'{"b":2}']
     assert account.sublist.count() == 0
-    session.join(greeting=b"INFO {}\r\n", pool_index=-1, pool_size=1, headers=True, measure=True)
+    session.join(greeting=b"INFO {}\r\n", pool_index=-1, pool_size=1, headers=True, traces=True, measure=True)
     assert peer.hear() == b"INFO {}\r\nPING\r\nPONG\r\n"
     assert account.sublist.count() == 1
     assert not plane.take(EV_PONG)
