@@ -58,7 +58,7 @@ def hpub(subject: bytes, *lines: str, reply: bytes = b"") -> bytes:
 
 
 def traces(member: Member, count: int = 1) -> list[dict[str, Any]]:
-    """Wait for so many messages with sid 9, which are traces; return them without what differs between runs."""
+    """Wait for so many messages with sid 9, which are traces; leave out what differs between runs."""
     found: list[dict[str, Any]] = []
     while len(found) < count:
         line, _, body = member.connection.read_op().partition(b"\r\n")
