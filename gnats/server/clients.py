@@ -134,14 +134,18 @@ class Clients:
     def send_info(self) -> None:
         """Send a new INFO to all clients that take one (sendAsyncInfoToClients).
 
-        A client whose first PING has not been answered gets the new one with that answer.
+        A client whose first PING has not been answered gets the new one with that answer. These come first:
+        when one client has the new INFO, none gets the old one any more.
         """
+        begun = []
         for session in self.open.values():
             client = session.client
             if client is None or session.leaving or not session.knows_info():
                 continue
             if client.pong_sent or not client.replace_connect_info(self._connector.connect_info(session)):
-                client.enqueue_proto(self._connector.client_info(session))
+                begun.append((client, session))
+        for client, session in begun:
+            client.enqueue_proto(self._connector.client_info(session))
 
     # -- one client ------------------------------------------------------------------------------------------
 
