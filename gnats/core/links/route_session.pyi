@@ -35,6 +35,19 @@ class RouteSession(TextSession):
 
         With `verbose`, answer messages and interest with +OK.
         """
+    def announce_again(self) -> None:
+        """Announce all interest again: the peer accepts more of it now."""
+    def drop_account(self, name: bytes) -> None:
+        """Carry an account no longer, and forget the peer's interest in it.
+
+        What the peer tells of it is ignored from now on. The peer, which is told so by other means, forgets
+        ours. Raises MemoryError.
+        """
+    def carry(self, name: bytes) -> None:
+        """Undo drop_account(), or join()'s `pinned` for this account: announce its interest.
+
+        Raises MemoryError.
+        """
     def join(
         self,
         *,

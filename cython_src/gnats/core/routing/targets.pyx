@@ -165,9 +165,11 @@ cdef size_t part_room(const Targets *t, const Target *target, const Message *m) 
 cdef char *put_part(char *p, const Targets *t, const Target *target, const Message *m) noexcept nogil:
     """Write "[account] subject [reply | + reply groups... | '|' groups...]" and return its end."""
     cdef bint replies = m.reply.p != NULL and m.reply.n != 0
+    cdef Slice name
     cdef size_t i
     if not (<Subscriber> target.link).one_account:
-        p = put_text(put(p, (<Account> sub_account(target.sub)).name.p, (<Account> sub_account(target.sub)).name.n), b" ")
+        name = (<Account> sub_account(target.sub)).name
+        p = put_text(put(p, name.p, name.n), b" ")
     p = put(p, m.subject.p, m.subject.n)
     if target.groups:
         p = put_text(p, b" +" if replies else b" |")
