@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,7 +16,8 @@ from gnats import Options, Server
 from gnats.clock import sleep
 from gnats.errors import OptionError, ServerError
 from gnats.go.url import URL, parse_url
-from gnats.options.values.accounts import MapDest, Mapping
+from gnats.options.values.accounts import AccountConfig, MapDest, Mapping
+from gnats.options.values.auth import User
 from gnats.options.values.cluster import ClusterOptions
 
 from .conftest import Connect, Start
@@ -57,6 +59,28 @@ async def test_a_message_crosses_a_route(start: Start, connect: Connect) -> None
     async with asyncio.timeout(TIMEOUT):
         while await subscriber.line() != b"MSG a 1 1":
             pass
+
+
+async def test_long_answers_go_over_routes(start: Start, connect: Connect) -> None:
+    accounts: dict[str, Any] = {
+        "accounts": [AccountConfig("SYS")],
+        "users": [User("s", "s", account="SYS")],
+        "system_account": "SYS",
+    }
+    first = await start(cluster=routed(name="C"), server_name="first", **accounts)
+    second = await start(cluster=routed(first, name="C"), server_name="second", **accounts)
+    await meshed(first, second, routes=4)
+    client = await connect(first)
+    await client.connected(user="s", **{"pass": "s"})
+    await client.ask(b"SUB answers 1\r\n")
+    for page in b"ROUTEZ", b"SUBSZ":
+        client.send(b"PUB $SYS.REQ.SERVER.PING.%s answers 0\r\n\r\n" % page)
+        names = set()
+        while len(names) < 2:
+            line = await client.line()
+            if line.startswith(b"{"):
+                names.add(json.loads(line)["server"]["name"])
+        assert names == {"first", "second"}
 
 
 async def test_generated_names_become_one(start: Start) -> None:
