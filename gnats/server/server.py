@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import time
+from collections import ChainMap
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from functools import partial
@@ -599,6 +600,7 @@ class Server:
             self.accounts,
             self.clients,
             self.log,
+            connections=ChainMap[int, Any](self.clients, self.cluster.open if self.cluster else {}),
             options=lambda: self.opts,
             spawn=self.spawn,
             reload=self.reload,

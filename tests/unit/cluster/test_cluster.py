@@ -84,10 +84,10 @@ class Harness:
         """Let a peer connect, or dial it, and shake hands."""
         ours, theirs = socket.socketpair()
         theirs.close()
-        before = set(self.cluster._open)
+        before = set(self.cluster.open)
         self.cluster._create(ours, "127.0.0.1", 5, target)
-        [cid] = set(self.cluster._open) - before
-        route = self.cluster._open[cid]
+        [cid] = set(self.cluster.open) - before
+        route = self.cluster.open[cid]
         if target is None:
             self.cluster._handshake.process_connect(route, b'{"name":"%s","cluster":"C"}' % remote.encode())
         self.hear(route, remote, **fields)
@@ -130,7 +130,7 @@ def test_an_accepted_one_gets_info_at_once(username: str, timeout: float) -> Non
     ours, theirs = socket.socketpair()
     theirs.close()
     harness.cluster._create(ours, "::ffff:1.2.3.4", 5, None)
-    [route] = harness.cluster._open.values()
+    [route] = harness.cluster.open.values()
     [(line, expect_connect, auth_timeout)] = session(route).called("start")
     assert line.startswith(b"INFO ")
     assert (expect_connect, auth_timeout, route.host) == (True, timeout, "1.2.3.4")
