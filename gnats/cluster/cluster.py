@@ -125,10 +125,6 @@ class Cluster:
         """The port that it listens on; when the options ask for a free one, the one that the kernel chose."""
         return self.info.port or self._options().cluster.port
 
-    def connection(self, cid: int) -> Route | None:
-        """Return the connection with an id, None if there is none."""
-        return self._open.get(cid)
-
     def traffic(self) -> dict[str, int]:
         """Return the messages and bytes (TRAFFIC) of all routes since the start."""
         total = dict(self._ended)

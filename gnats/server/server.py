@@ -640,7 +640,7 @@ class Server:
         self._traces.publish(source.cid, data)
 
     def _find_connection(self, cid: int) -> "Session | Route | None":
-        return self.clients.get(cid) or (self.cluster.connection(cid) if self.cluster else None)
+        return self.clients.get(cid) or (self.cluster.open.get(cid) if self.cluster else None)
 
     def disconnect_client_by_id(self, cid: int) -> None:
         """Close a client's connection. Raises KeyError for an unknown client."""
