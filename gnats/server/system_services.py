@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -58,17 +57,6 @@ for a while."""
 ACCOUNT_PAGES = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO")
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
-    """The ids of all connections that requests can come over."""
-
-    sessions: Container[int]
-    links: Container[int]
-
-    def __contains__(self, cid: object) -> bool:
-        return cid in self.sessions or cid in self.links
-
-
 Answer = Callable[[Message], "Steps[object]"]
 
 
@@ -79,7 +67,7 @@ class Services:
     clients by id. `options` returns the current options. `spawn` runs a coroutine as a task, until the server
     shuts down. `reload` reloads the configuration, and raises OptionError or ServerError. `disconnect` closes
     a client by its id, `lame_duck` sends it the INFO of lame duck mode; both raise KeyError for an unknown
-    one. `links` has the ids of the connections to other servers, whose clients' requests come over them.
+    one. `connections` contains the ids of all connections that requests come from: clients and routes.
     """
 
     def __init__(
@@ -92,12 +80,12 @@ class Services:
         sessions: "Mapping[int, Session]",
         log: "Logger",
         *,
+        connections: Container[int],
         options: "Callable[[], Options]",
         spawn: "Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]",
         reload: Callable[[], Awaitable[None]],
         disconnect: Callable[[int], None],
         lame_duck: Callable[[int], None],
-        links: Container[int] = (),
     ) -> None:
         self._client = client
         self._events = events
@@ -108,7 +96,7 @@ class Services:
         self._options = options
         self._spawn = spawn
         self._reload_server = reload
-        self._long_work = LongWork(_Open(sessions, links), spawn, log)
+        self._long_work = LongWork(connections, spawn, log)
         me = f"$SYS.REQ.SERVER.{events.server_id}"
         self._on("$SYS.REQ.SERVER.PING", self._statsz)
         for prefix in (me, "$SYS.REQ.SERVER.PING"):
