@@ -127,7 +127,7 @@ class Cluster:
 
     def connection(self, cid: int) -> Route | None:
         """Return the connection with an id, None if there is none."""
-        return self._open.get(cid)
+        return self.open.get(cid)
 
     def traffic(self) -> dict[str, int]:
         """Return the messages and bytes (TRAFFIC) of all routes since the start."""
