@@ -102,7 +102,7 @@ def fields(opts: Options) -> dict[str, object]:
 
 def _cluster_field(cluster: ClusterOptions) -> ClusterOptions:
     """Return the cluster block without its routes, which are a field of their own."""
-    return replace(cluster, routes=(), generated=False)
+    return replace(cluster, routes=())
 
 
 def _jetstream_fields(js: JetStreamOptions) -> dict[str, object]:

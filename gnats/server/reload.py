@@ -148,10 +148,9 @@ class Reload:
         self._again = again
 
     def _keep_cluster_name(self) -> None:
-        """Without a configured name, keep the one that was made up, or another server's."""
+        """Without a configured name, keep the present one; it can be replaced by that of another server."""
         if not self._names_cluster:
-            cluster = self._server.opts.cluster
-            named = replace(self._new.cluster, name=cluster.name, generated=cluster.generated)
+            named = replace(self._new.cluster, name=self._server.opts.cluster.name, generated=True)
             self._new = replace(self._new, cluster=named)
 
     async def run(self) -> None:
