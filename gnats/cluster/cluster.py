@@ -119,6 +119,11 @@ class Cluster:
         self.stale = 0
         """Routes that were closed because they did not answer PINGs."""
 
+    def __contains__(self, cid: object) -> bool:
+        """Whether an open connection of this id is one to a server that has joined."""
+        route = self.open.get(cid) if isinstance(cid, int) else None
+        return route is not None and route.joined
+
     @property
     def connected(self) -> bool:
         """Whether there are connections, registered or not."""
