@@ -1,7 +1,7 @@
 """A server's part in a cluster: listens for routes, dials others, and joins what the other modules decide."""
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING
@@ -12,7 +12,8 @@ from gnats.cluster.gossip import forward_new_route, implicit_targets
 from gnats.cluster.handshake import Handshake, Spawn, delays_info
 from gnats.cluster.info import OwnInfo, PeerInfo
 from gnats.cluster.name import ClusterName
-from gnats.cluster.route import Route, Target
+from gnats.cluster.pinning import Pinning
+from gnats.cluster.route import Route, Target, ping_limits
 from gnats.cluster.routes import Added, Routes, upgrade_to_solicited
 from gnats.cluster.solicit import Solicitor
 from gnats.connection.closed_state import ClosedState
@@ -20,7 +21,7 @@ from gnats.core.net.connection import Connection
 from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_PONG
 from gnats.core.runtime.kinds import ROUTER
 from gnats.go.text import join_host_port, quote
-from gnats.options.values.cluster import MAX_PING_INTERVAL
+from gnats.go.url import URL
 from gnats.runtime.accept import AcceptLoop, listen_for_routes
 from gnats.runtime.reported import answer_punt, unmapped
 from gnats.runtime.reporting import Reporting
@@ -28,6 +29,7 @@ from gnats.system.interfaces import interface_addresses
 
 if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
+    from gnats.cluster.reload import ClusterReload
     from gnats.core.links.route_session import RouteSession
     from gnats.core.poller import Poller
     from gnats.core.runtime.state import ServerState
@@ -83,6 +85,7 @@ class Cluster:
         cluster = options().cluster
         self.urls = ClientURLs()
         self.name = ClusterName(lambda: options().cluster, hooks.renamed)
+        self.urls.hidden = cluster.no_advertise
         self.info = OwnInfo(identity, options, self.name, lambda: self.urls.own)
         self.routes = Routes(cluster.pool_size, cluster.accounts)
         self._handshake = Handshake(
@@ -103,10 +106,11 @@ class Cluster:
             create=self._dialled,
             spawn=spawn,
         )
+        self.pinning = Pinning(self.routes, log, has_account=self.has_account, forget=self.forget)
         self.open: dict[int, Route] = {}
         """All connections by id, also those that are not registered (yet)."""
         self._remote_urls: dict[str, list[str]] = {}
-        """The client URLs of remote servers, by id, where clients are told them."""
+        """The client URLs of remote servers, by id."""
         self._pollers: Iterator[Poller] | None = None
         self._listener: AcceptLoop | None = None
         self._ended = dict.fromkeys(TRAFFIC, 0)
@@ -187,7 +191,7 @@ class Cluster:
         line = self.info.line(ldm=True)
         for route in self.routes.one_of_each():
             route.send(line)
-        self.urls.lame_duck(advertise=not self._options().cluster.no_advertise)
+        self.urls.lame_duck()
 
     # -- connections -----------------------------------------------------------------------------------------
 
@@ -215,8 +219,7 @@ class Cluster:
             max_pending=opts.max_pending * MAX_PENDING_FACTOR,
             write_deadline=cluster.write_deadline or opts.write_deadline,
             retries=cluster.write_timeout != "close",
-            ping_interval=min(cluster.ping_interval or opts.ping_interval, MAX_PING_INTERVAL),
-            ping_max=max(cluster.ping_max or opts.ping_max, -1),
+            **ping_limits(opts),
         )
         sock.detach()
         route = self.open[session.cid] = Route(session, unmapped(host), port, target)
@@ -275,11 +278,11 @@ class Cluster:
         self._closed_as_slow += reason in _SLOW
         remote = f" - Remote: {route.remote_name}" if route.remote_name else ""
         self._log.notice(f"{route} - Router connection closed: {ClosedState(reason)}{remote}")
-        self._forget(route)
+        self.forget(route)
         if self._pollers is not None and not route.no_reconnect:
             self._reconnect(route)
 
-    def _forget(self, route: Route) -> None:
+    def forget(self, route: Route) -> None:
         """Remove a route from the table, and the peer with its last one (removeRoute). Idempotent."""
         if not self.routes.remove(route).last:
             return
@@ -317,7 +320,7 @@ class Cluster:
         """Forget those connections to the route's peer that are being closed: it takes the place of one."""
         for other in self.routes.to(route.remote_id, route.account):
             if other.closing:
-                self._forget(other)
+                self.forget(other)
 
     def name_changed(self, remote_id: str) -> None:
         """Close the routes to all but this remote: it has given this server a new cluster name."""
@@ -329,15 +332,19 @@ class Cluster:
         """Tell the other servers and the clients of the route's peer, if it is new."""
         if added.forward:
             forward_new_route(self.routes, route, info, dialled=dialled)
-        if added.first and not route.account and not self._options().cluster.no_advertise:
+        if route.account:
+            self.pinning.registered(route)
+        elif added.first:
             urls = self._remote_urls[route.remote_id] = list(filter(None, info.connect_urls))
             self._show(changed=self.urls.add(urls))
 
     def informed(self, route: Route, info: PeerInfo) -> None:
         """Handle a later INFO of a route."""
-        if info.route_acc_add_reqid or info.gateway:
+        if info.route_acc_add_reqid:
+            self.pinning.informed(route, info)
+        elif info.gateway:
             return
-        if route.remote_id and route.remote_id != info.server_id:
+        elif route.remote_id and route.remote_id != info.server_id:
             try:
                 targets = implicit_targets(
                     info, self._own_id, self.routes, self._options().cluster, no_pool=route.no_pool
@@ -347,8 +354,51 @@ class Cluster:
                 return
             for target in targets:
                 self._solicitor.dial(target)
-        elif info.ldm and (urls := self._remote_urls.pop(route.remote_id, None)):
-            self._show(changed=self.urls.remove(urls))
+        elif info.ldm:
+            if urls := self._remote_urls.pop(route.remote_id, None):
+                self._show(changed=self.urls.remove(urls))
+        else:
+            self._reloaded(route, info)
+
+    def _reloaded(self, route: Route, info: PeerInfo) -> None:
+        """Use what the peer has changed by a reload: its permissions, and the URLs of its client port."""
+        assert route.peer
+        before, now = route.peer.sent, info.sent
+        exports = now.get("export") != before.get("export")
+        for member in "import", "export":
+            before[member] = now.get(member)
+        if exports and route.session:
+            route.session.announce_again()
+        if route.remote_id in self._remote_urls:
+            was, will = self._remote_urls[route.remote_id], list(filter(None, info.connect_urls))
+            self._remote_urls[route.remote_id] = will
+            added = self.urls.add(will)
+            self._show(changed=self.urls.remove(was) or added)
+
+    # -- reload ----------------------------------------------------------------------------------------------
+
+    def reload(self, old: "Options", new: "Options") -> "ClusterReload":
+        """Begin a reload of the options: see ClusterReload."""
+        from gnats.cluster.reload import ClusterReload
+
+        return ClusterReload(self, old, new, self._log, self._hooks.renamed)
+
+    @property
+    def running(self) -> bool:
+        """Whether new connections are made."""
+        return self._pollers is not None
+
+    def hide_urls(self, *, hidden: bool) -> None:
+        """Tell clients no URLs, or tell them again."""
+        self._show(changed=self.urls.hide(hidden=hidden))
+
+    def solicit(self, urls: Iterable[URL], accounts: Iterable[str]) -> None:
+        """Dial routes of the configuration, for each account; "" stands for the pool."""
+        self._solicitor.solicit(urls, accounts)
+
+    async def check_again(self, route: Route) -> None:
+        """Close a route whose peer has not the user and the password of the options, which have changed."""
+        await self._handshake.check_again(route)
 
     def _show(self, *, changed: bool) -> None:
         if changed:

@@ -1,19 +1,20 @@
 """The control plane's side of a route: its peer, its place in the table, its name in the log."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gnats.clock import time_ns
 from gnats.cluster.info import GOSSIP_DEFAULT, PeerConnect, PeerInfo
 from gnats.connection.closed_state import ClosedState
 from gnats.go.text import join_host_port, quote
 from gnats.go.url import URL
-from gnats.options.values.cluster import NOT_SUPPORTED
+from gnats.options.values.cluster import MAX_PING_INTERVAL, NOT_SUPPORTED
 from gnats.runtime.reported import ReportedConnection
 
 if TYPE_CHECKING:
     from gnats.core.links.route_session import RouteSession
     from gnats.log.logger import Logger
+    from gnats.options.options import Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,15 @@ class Target:
     account: str = ""
     """The account that the connection is for alone; empty: a connection of the pool."""
     gossip_mode: int = GOSSIP_DEFAULT
+
+
+def ping_limits(opts: "Options") -> dict[str, Any]:
+    """Return how often routes are sent PINGs, and how many may be unanswered."""
+    cluster = opts.cluster
+    return {
+        "ping_interval": min(cluster.ping_interval or opts.ping_interval, MAX_PING_INTERVAL),
+        "ping_max": max(cluster.ping_max or opts.ping_max, -1),
+    }
 
 
 class Route(ReportedConnection):

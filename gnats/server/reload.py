@@ -17,12 +17,14 @@ from gnats.client.grant import Grant
 from gnats.clock import time_ns
 from gnats.connection.closed_state import ClosedState
 from gnats.errors import OptionError, ServerError
+from gnats.go.hostport import RANDOM_PORT
 from gnats.options.options import Options, read_config
 from gnats.options.values.auth import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
     from gnats.client.session import Session
+    from gnats.cluster.cluster import Cluster
     from gnats.core.runtime.state import ServerState
     from gnats.events.events import Events
     from gnats.jetstream.control.jetstream import JetStream
@@ -100,6 +102,8 @@ class ReloadedServer(Protocol):
     @property
     def operator_accounts(self) -> "OperatorAccounts | None": ...
     @property
+    def cluster(self) -> "Cluster | None": ...
+    @property
     def clients(self) -> "Mapping[int, Session]": ...
     @property
     def events(self) -> "Events | None": ...
@@ -131,14 +135,23 @@ class Reload:
         self._server = server
         self._connector = connector
         self._old = replace(server.opts, port=server.port)
+        if server.cluster:
+            self._old.cluster = replace(self._old.cluster, port=server.cluster.port)
         # any free port: keep the current one
         new = replace(new, port=self._old.port) if new.port <= 0 else new
         cluster = self._old.cluster
-        if cluster.port and not new.cluster.name:  # the name that was made up, or another server's
-            named = replace(new.cluster, name=cluster.name, generated=cluster.generated)
-            new = replace(new, cluster=named)
+        if new.cluster.port == RANDOM_PORT:
+            new = replace(new, cluster=replace(new.cluster, port=cluster.port))
+        self._names_cluster = bool(new.cluster.name) or not cluster.port
         self._new = new
+        self._keep_cluster_name()
         self._again = again
+
+    def _keep_cluster_name(self) -> None:
+        """Without a configured name, keep the present one; it can be replaced by that of another server."""
+        if not self._names_cluster:
+            named = replace(self._new.cluster, name=self._server.opts.cluster.name, generated=True)
+            self._new = replace(self._new, cluster=named)
 
     async def run(self) -> None:
         """Apply the options.
@@ -151,6 +164,9 @@ class Reload:
         server, old, new, before = self._server, self._old, self._new, self._connector.auth
         self._require_running()
         notices = diff_options(old, new)
+        cluster = server.cluster.reload(old, new) if server.cluster else None
+        if cluster:
+            cluster.check()
         auth = server.configure_authorization(new)
         tls = server.make_tls(new)
         if "TLSConfig" not in notices and tls and server.tls and tls.digest != server.tls.digest:
@@ -165,12 +181,16 @@ class Reload:
                 log.close()
             raise
 
-        server.opts, self._connector.auth = new, auth
+        self._keep_cluster_name()  # another server may have brought one meanwhile
+        server.opts, self._connector.auth = self._new, auth
         server.use_tls(tls)
         server.update_info()
         self._apply_options(changed)
-        for notice in filter(None, notices.values()):
-            server.log.notice(notice)
+        for field, notice in notices.items():
+            if cluster:
+                cluster.apply(field)
+            if notice:
+                server.log.notice(notice)
         if log:
             server.log.become(log)
         server.config_time = time_ns()
@@ -179,6 +199,8 @@ class Reload:
 
         by_jwt = server.operator_accounts is not None
         await ClientReload(self._connector, server.clients, changed, before, by_jwt=by_jwt).run()
+        if cluster:
+            await cluster.finish()
         digest = f"({new.config_digest})" if new.config_digest else ""
         server.log.notice(f"Reloaded server configuration {digest}")
 

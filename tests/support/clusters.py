@@ -22,8 +22,12 @@ def launch_routed(launch: Launch, *args: str, config: str = "", cluster: str = "
 
     Its cluster is called C; `cluster` are further lines of that block, `config` lines outside of it.
     """
-    block = f"cluster {{ name: {NAME}, listen: '127.0.0.1:-1', compression: off\n{cluster}\n}}\n"
-    return start(launch, "-m", "-1", *args, config=block + config, **more)
+    return start(launch, "-m", "-1", *args, config=routed(cluster, config), **more)
+
+
+def routed(cluster: str = "", config: str = "") -> str:
+    """Return the configuration of `launch_routed`, to be changed by a reload."""
+    return f"cluster {{ name: {NAME}, listen: '127.0.0.1:-1', compression: off\n{cluster}\n}}\n{config}"
 
 
 def start(launch: Launch, *args: str, config: str, **more: Any) -> Server:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -40,6 +40,9 @@ class Dialled:
 
     def dial_again(self, route: Route) -> None:
         self.again.append(route)
+
+    def solicit(self, urls: Iterable[URL], accounts: Iterable[str]) -> None:
+        self.targets += [Target(url, explicit=True, account=each) for each in accounts for url in urls]
 
 
 class Harness:

@@ -1,7 +1,7 @@
 """The session of a route; see route_session.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, strlen
 
@@ -45,7 +45,7 @@ from gnats.core.net.log_records cimport (
 )
 from gnats.core.net.outbound cimport outq_append
 from gnats.core.net.pollstate cimport PollerBase, hand_over_first
-from gnats.core.pings cimport pong_received, send_ping, set_first_ping_timer
+from gnats.core.pings cimport pong_received, send_ping, set_first_ping_timer, set_ping_limits
 from gnats.core.protocol.answers cimport send_err, send_ok
 from gnats.core.protocol.parser cimport (
     BAD_REMOTE_SUB_ARGS,
@@ -76,6 +76,7 @@ from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
+from gnats.includes.times cimport duration_of
 
 cdef enum:
     CTL_ACCEPTED = TEXT_CTL         # the control plane has accepted a CONNECT
@@ -83,6 +84,7 @@ cdef enum:
     CTL_JOINED = TEXT_CTL << 2      # join()
     CTL_AGAIN = TEXT_CTL << 3       # announce_again()
     CTL_CARRY = TEXT_CTL << 4       # drop_account(), carry()
+    CTL_PINGS = TEXT_CTL << 5       # set_pings()
     # Bytes of changes of interest that may wait; a peer that falls behind by more begins anew.
     MOST_INTEREST = 1 << 30
     FEW_BYTES = 512                 # bytes of a line that fit on the stack
@@ -178,7 +180,7 @@ cdef class RouteSession(TextSession):
         self.pool_size = pool_size
         self.account_name = names[0]
         self.pinned = names
-        self.npinned = self.pinned_cap = self.first_dropped = n
+        self.npinned = self.pinned_cap = n
         self.staged_form = FORM_RHMSG if headers else FORM_RMSG
         self.staged_traces = traces
         self.staged_measured = measure
@@ -190,9 +192,10 @@ cdef class RouteSession(TextSession):
         self.request(CTL_AGAIN, 0)
 
     def drop_account(self, bytes name not None) -> None:
-        """Carry an account no longer, and forget the peer's interest in it; ignore what it tells of it from now on.
+        """Announce an account no longer, and forget the peer's interest in it. Raises MemoryError.
 
-        The peer, which is told so by other means, forgets ours. Raises MemoryError.
+        The peer, which is told so by other means, forgets ours. The account may be dropped already: the peer may have
+        told of it since.
         """
         self.change_account(name, True)
 
@@ -215,6 +218,14 @@ cdef class RouteSession(TextSession):
         if not grown:
             raise MemoryError
         self.request(CTL_CARRY, 0)
+
+    def set_pings(self, *, double ping_interval, int ping_max) -> None:
+        """Set the seconds between PINGs, and how many may be unanswered."""
+        pthread_mutex_lock(&self.lock)
+        self.staged_ping_interval = duration_of(ping_interval)
+        self.staged_ping_max = ping_max
+        pthread_mutex_unlock(&self.lock)
+        self.request(CTL_PINGS, 0)
 
     # -- the session ---------------------------------------------------------------------------------------------
 
@@ -244,6 +255,8 @@ cdef class RouteSession(TextSession):
             self.change_accounts()
         if ctl & CTL_AGAIN and self.joined:
             self.walk(write_change)
+        if ctl & CTL_PINGS:
+            self.change_pings()
         link_remove_gone(self, &self.link)
 
     cdef bint carries(self, Account account) noexcept nogil:
@@ -291,6 +304,16 @@ cdef class RouteSession(TextSession):
                 link_account_changed(self, &self.link, &changes[i].name)
         free(changes)
 
+    cdef void change_pings(self) noexcept nogil:
+        cdef int64_t interval
+        cdef int32_t most
+        pthread_mutex_lock(&self.lock)
+        interval = self.staged_ping_interval
+        most = self.staged_ping_max
+        pthread_mutex_unlock(&self.lock)
+        if not load8(&self.closing):
+            set_ping_limits(self, &self.pings, interval, most)
+
     cdef bint set_pinned(self, const Slice *name, bint pinned) noexcept nogil:
         """Add a name to `pinned`, or remove it. False: no memory."""
         cdef bint done = True
@@ -300,13 +323,8 @@ cdef class RouteSession(TextSession):
             if not i or not same(&self.pinned[i], name):
                 i += 1
                 continue
-            if i < self.first_dropped:   # fill the gap with the last of each part
-                self.first_dropped -= 1
-                self.pinned[i] = self.pinned[self.first_dropped]
-                self.pinned[self.first_dropped] = self.pinned[self.npinned - 1]
-            else:
-                self.pinned[i] = self.pinned[self.npinned - 1]
             self.npinned -= 1
+            self.pinned[i] = self.pinned[self.npinned]
         if pinned:
             done = self.npinned < self.pinned_cap or array_grow(
                 &self.pinned, &self.pinned_cap, 4, sizeof(Slice))
@@ -381,8 +399,6 @@ cdef class RouteSession(TextSession):
             return go_on(self)   # a client's SUB, which servers do not send
         hand_over_first(self.ps)
         whose.kind = c'L' if op == c'l' else c'R'
-        whose.dropped = self.pinned + self.first_dropped
-        whose.ndropped = self.npinned - self.first_dropped
         whose.account.p = NULL
         if self.one_account:
             whose.account = self.account_name

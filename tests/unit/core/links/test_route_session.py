@@ -335,7 +335,10 @@ def test_an_account_leaves_a_pooled_connection(plane: DataPlane, other: int) -> 
     plane.run()
     assert (account.sublist.count(), rest.sublist.count()) == (1, 1)
     client.say(b"SUB b 2\r\n")
-    assert route.say(b"RS+ A y\r\n") == b""
+    assert route.say(b"RS+ A y\r\n") == b""  # the peer has told of it before it knew
+    assert account.sublist.count() == 3
+    session.drop_account(b"A")
+    plane.run()
     assert account.sublist.count() == 2
     session.carry(b"A")
     session.carry(b"P")
