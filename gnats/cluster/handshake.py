@@ -16,7 +16,7 @@ from gnats.go.text import join_host_port, quote, text_bytes
 from gnats.go.url import URL
 from gnats.options.options import Options
 from gnats.options.values.auth import Permissions
-from gnats.options.values.cluster import OFF
+from gnats.options.values.cluster import OFF, ClusterOptions
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -84,7 +84,9 @@ class Handshake:
             self._malformed(route, exc)
             return
         cluster = self._options().cluster
-        if not cluster.username:
+        if cluster.tls and (cluster.tls.verify_and_map or cluster.tls.check_known_urls):
+            self._authenticated(route, arg, self._has_good_certificate(route, cluster))
+        elif not cluster.username:
             self._authenticated(route, arg, True)
         elif cluster.username != route.connect.user:
             self._authenticated(route, arg, False)
@@ -92,6 +94,13 @@ class Handshake:
             self._spawn(self._check_hash(route, arg, cluster.password))
         else:
             self._authenticated(route, arg, check_password(cluster.password, route.connect.password))
+
+    def _has_good_certificate(self, route: Route, cluster: ClusterOptions) -> bool:
+        from gnats.cluster.certificates import check_certificate
+
+        good, why = check_certificate(route.peer_certificate(), cluster)
+        self._log.debug(f"{route} - {why}")
+        return good
 
     async def _check_hash(self, route: Route, arg: bytes, stored: str) -> None:
         try:

@@ -23,12 +23,14 @@ from gnats.options.values.auth import GLOBAL_ACCOUNT
 if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
     from gnats.client.session import Session
+    from gnats.cluster.cluster import Cluster
     from gnats.core.runtime.state import ServerState
     from gnats.events.events import Events
     from gnats.jetstream.control.jetstream import JetStream
     from gnats.log.logger import Logger
     from gnats.operator.accounts import OperatorAccounts
     from gnats.tls.context import ClientTLS
+    from gnats.tls.links import LinkTLS
 
 _AUTH = frozenset(("Username", "Password", "Authorization", "Users", "Nkeys", "NoAuthUser", "Accounts"))
 _LIMITS = frozenset(("MaxControlLine", "MaxPayload", "PingInterval", "MaxPingsOut", "Accounts"))
@@ -107,10 +109,13 @@ class ReloadedServer(Protocol):
     def jetstream(self) -> "JetStream | None": ...
     @property
     def tls(self) -> "ClientTLS | None": ...
+    @property
+    def cluster(self) -> "Cluster | None": ...
 
     def configure_authorization(self, opts: Options) -> Authenticator: ...
     def make_tls(self, opts: Options) -> "ClientTLS | None": ...
     def use_tls(self, tls: "ClientTLS | None") -> None: ...
+    def make_cluster_tls(self, opts: Options) -> "LinkTLS | None": ...
     def check_endpoints(self, opts: Options) -> None: ...
     def reload_endpoints(self) -> None: ...
     def update_state(self) -> None: ...
@@ -155,6 +160,9 @@ class Reload:
         tls = server.make_tls(new)
         if "TLSConfig" not in notices and tls and server.tls and tls.digest != server.tls.digest:
             notices["TLSConfig"] = "Reloaded: tls = enabled"  # the same files, with other certificates
+        cluster, cluster_tls = server.cluster, server.make_cluster_tls(new)
+        if cluster and cluster.tls and cluster_tls and cluster.tls.digest != cluster_tls.digest:
+            notices.setdefault("Cluster", "Reloaded: cluster")  # the same
         changed = notices.keys()
         server.check_endpoints(new)
         log = server.make_log(new) if server.make_log and changed & LOG_OPTIONS else None
@@ -167,6 +175,8 @@ class Reload:
 
         server.opts, self._connector.auth = new, auth
         server.use_tls(tls)
+        if cluster and "Cluster" in changed:
+            cluster.use_tls(cluster_tls)
         server.update_info()
         self._apply_options(changed)
         for notice in filter(None, notices.values()):

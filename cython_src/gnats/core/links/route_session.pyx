@@ -55,7 +55,7 @@ from gnats.core.protocol.parser cimport (
 from gnats.core.publishing cimport begin_message
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, route
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
-from gnats.core.runtime.inbox cimport EV_CONNECT, EV_PONG
+from gnats.core.runtime.inbox cimport EV_BEGUN, EV_CONNECT, EV_PONG
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.sessioninput cimport go_on, input_init, punt
@@ -361,6 +361,7 @@ cdef bint write_change(Subscriber owner, const InterestChange *change) noexcept 
 # -- the session's functions: the connection calls them ----------------------------------------------------------------
 
 cdef void begin(Connection c) noexcept nogil:
+    c.inbox.post_data(EV_BEGUN, <void *> c, &c.source, 0, 0, NULL, 0)
     start_auth_timer(<RouteSession> c)
     set_first_ping_timer(<RouteSession> c, &(<RouteSession> c).pings)
 
