@@ -16,9 +16,10 @@ from gnats.cluster.pinning import Pinning
 from gnats.cluster.route import Route, Target, ping_limits
 from gnats.cluster.routes import Added, Routes, upgrade_to_solicited
 from gnats.cluster.solicit import Solicitor
+from gnats.cluster.tls_name import TLSName
 from gnats.connection.closed_state import ClosedState
 from gnats.core.net.connection import Connection
-from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_PONG
+from gnats.core.runtime.inbox import EV_BEGUN, EV_CLOSED, EV_CONNECT, EV_INFO, EV_PONG
 from gnats.core.runtime.kinds import ROUTER
 from gnats.go.text import join_host_port, quote
 from gnats.go.url import URL
@@ -38,11 +39,16 @@ if TYPE_CHECKING:
     from gnats.options.options import Options
     from gnats.runtime.dispatch import EventTable
     from gnats.runtime.pollers import Pollers
+    from gnats.tls.links import LinkTLS
 
+INSECURE = (
+    "TLS certificate chain and hostname of solicited routes will not be verified. DO NOT USE IN PRODUCTION!"
+)
 MAX_PENDING_FACTOR = 4
 """Times max_pending that may be queued for a route: nats-server has no limit there."""
 
 _STALE = ClosedState.STALE_CONNECTION
+_TLS_FAILED = ClosedState.TLS_HANDSHAKE_ERROR
 _SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
 
 
@@ -72,6 +78,7 @@ class Cluster:
         hooks: Hooks,
         session: "type[RouteSession]",
         *,
+        tls: "LinkTLS | None",
         options: "Callable[[], Options]",
         spawn: Spawn,
     ) -> None:
@@ -81,6 +88,9 @@ class Cluster:
         self._log = log
         self._hooks = hooks
         self._make_session = session
+        self.tls = tls
+        """TLS of new connections; None: clear text."""
+        self._tls_name = TLSName()
         self._options = options
         cluster = options().cluster
         self.urls = ClientURLs()
@@ -165,11 +175,22 @@ class Cluster:
         self._listener = AcceptLoop(sock, "Route", self._accepted, log)
         self.info.port = self._listener.port
         log.notice(f"Listening for route connections on {join_host_port(cluster.host, self.port)}")
+        self._warn_of_insecure_tls()
         self.urls.own = own_urls(opts, client_port)
         _, port = self.info.address()
         self._solicitor.to_self = frozenset((each, port) for each in interface_addresses())
+        self._tls_name.save(cluster.routes)
         self._solicitor.solicit_routes()
         return sock
+
+    def use_tls(self, tls: "LinkTLS | None") -> None:
+        """Use other certificates and rules of TLS for new connections; established ones keep theirs."""
+        self.tls = tls
+        self._warn_of_insecure_tls()
+
+    def _warn_of_insecure_tls(self) -> None:
+        if self.tls and self.tls.insecure:
+            self._log.warn(INSECURE)
 
     def stop_accepting(self) -> None:
         """Close the port, and dial nobody any more; established connections stay. Idempotent."""
@@ -206,7 +227,7 @@ class Cluster:
         if self._pollers is None:
             sock.close()
             return
-        opts, log = self._options(), self._log
+        opts = self._options()
         cluster = opts.cluster
         session = self._make_session(
             ROUTER,
@@ -222,23 +243,24 @@ class Cluster:
             **ping_limits(opts),
         )
         sock.detach()
-        route = self.open[session.cid] = Route(session, unmapped(host), port, target)
+        self.open[session.cid] = Route(session, unmapped(host), port, target)
+        if self.tls:
+            self.tls.secure(session, self._tls_name.of(target.url) if target else "")
         if target is None:
             timeout = cluster.auth_timeout if cluster.username else 0.0
             session.start(self.info.initial(), expect_connect=True, auth_timeout=timeout)
         else:
-            log.debug(f"{route} - Route connect msg sent")
             lines = self.info.connect(target.url)
             if not delays_info(target.account, opts):
                 lines += self.info.initial(account=target.account, gossip_mode=target.gossip_mode)
             session.start(lines, expect_connect=False)
-        log.notice(f"{route} - Route connection created")
 
     # -- events ----------------------------------------------------------------------------------------------
 
     def serve(self, events: "EventTable") -> None:
         """Handle the events about routes."""
         for event, handler in (
+            (EV_BEGUN, self._on_begun),
             (EV_CONNECT, self._on_connect),
             (EV_INFO, self._on_info),
             (EV_CLOSED, self._on_closed),
@@ -249,6 +271,13 @@ class Cluster:
 
     def _route(self, source: Connection | None) -> Route | None:
         return self.open.get(source.cid) if isinstance(source, Connection) else None
+
+    def _on_begun(self, source: Connection | None, a: int, b: int, data: object) -> None:
+        route, log = self._route(source), self._log
+        if route:
+            if route.solicited:
+                log.debug(f"{route} - Route connect msg sent")
+            log.notice(f"{route} - Route connection created")
 
     def _on_connect(self, source: Connection | None, a: int, b: int, data: object) -> bool:
         return answer_punt(self._route(source), data, self._handshake.process_connect, self._log)
@@ -273,6 +302,8 @@ class Cluster:
             final = route.session.snapshot()
             for name in TRAFFIC:
                 self._ended[name] += final.get(name, 0)
+            if reason == _TLS_FAILED and route.url:
+                self._tls_failed(route.session, route.url)
         route.session = None
         self.stale += reason == _STALE
         self._closed_as_slow += reason in _SLOW
@@ -281,6 +312,12 @@ class Cluster:
         self.forget(route)
         if self._pollers is not None and not route.no_reconnect:
             self._reconnect(route)
+
+    def _tls_failed(self, session: "RouteSession", url: URL) -> None:
+        from gnats.core.tls.tlstransport import host_was_wrong
+
+        if host_was_wrong(session):
+            self._tls_name.refused(url)
 
     def forget(self, route: Route) -> None:
         """Remove a route from the table, and the peer with its last one (removeRoute). Idempotent."""

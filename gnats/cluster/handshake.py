@@ -16,7 +16,7 @@ from gnats.go.text import join_host_port, quote, text_bytes
 from gnats.go.url import URL
 from gnats.options.options import Options
 from gnats.options.values.auth import Permissions
-from gnats.options.values.cluster import OFF
+from gnats.options.values.cluster import OFF, ClusterOptions
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -92,13 +92,22 @@ class Handshake:
     def _has_login(self, route: Route) -> bool | None:
         """Return whether the peer has the user and the password; None: that takes _compare_hash()."""
         cluster = self._options().cluster
+        if cluster.tls and (cluster.tls.verify_and_map or cluster.tls.check_known_urls):
+            return self._has_good_certificate(route, cluster)
         if not cluster.username:
             return True
         if cluster.username != route.connect.user:
             return False
-        return (
-            None if is_bcrypt(cluster.password) else check_password(cluster.password, route.connect.password)
-        )
+        if is_bcrypt(cluster.password):
+            return None
+        return check_password(cluster.password, route.connect.password)
+
+    def _has_good_certificate(self, route: Route, cluster: ClusterOptions) -> bool:
+        from gnats.cluster.certificates import check_certificate
+
+        good, why = check_certificate(route.peer_certificate(), cluster)
+        self._log.debug(f"{route} - {why}")
+        return good
 
     async def _compare_hash(self, route: Route) -> bool:
         try:

@@ -140,6 +140,13 @@ class Route(ReportedConnection):
         """Whether the peer takes headers."""
         return self.peer is not None and self.peer.headers
 
+    def peer_certificate(self) -> bytes | None:
+        """Return the certificate of the peer (DER); None without one, or without TLS."""
+        from gnats.core.tls.tlstransport import tls_info
+
+        info = tls_info(self.session) if self.session else None
+        return info["peer_certs"][0] if info and info["peer_certs"] else None
+
     def auth_user(self) -> str:
         """Return the user's name for authentication errors; empty without a user."""
         return f"User {quote(self.connect.user)}" if self.connect.user else ""

@@ -233,7 +233,6 @@ def _check_cluster(old: ClusterOptions, new: ClusterOptions) -> None:
         ("host", old.host, new.host),
         ("port", old.port, new.port),
         ("compression", old.compression, new.compression),
-        ("tls", old.tls, new.tls),
     )
     for what, was, will in changes:
         if was != will:

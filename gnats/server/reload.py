@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gnats.log.logger import Logger
     from gnats.operator.accounts import OperatorAccounts
     from gnats.tls.context import ClientTLS
+    from gnats.tls.links import LinkTLS
 
 _AUTH = frozenset(("Username", "Password", "Authorization", "Users", "Nkeys", "NoAuthUser", "Accounts"))
 _LIMITS = frozenset(("MaxControlLine", "MaxPayload", "PingInterval", "MaxPingsOut", "Accounts"))
@@ -115,6 +116,7 @@ class ReloadedServer(Protocol):
     def configure_authorization(self, opts: Options) -> Authenticator: ...
     def make_tls(self, opts: Options) -> "ClientTLS | None": ...
     def use_tls(self, tls: "ClientTLS | None") -> None: ...
+    def make_cluster_tls(self, opts: Options) -> "LinkTLS | None": ...
     def check_endpoints(self, opts: Options) -> None: ...
     def reload_endpoints(self) -> None: ...
     def update_state(self) -> None: ...
@@ -171,6 +173,9 @@ class Reload:
         tls = server.make_tls(new)
         if "TLSConfig" not in notices and tls and server.tls and tls.digest != server.tls.digest:
             notices["TLSConfig"] = "Reloaded: tls = enabled"  # the same files, with other certificates
+        routes, routes_tls = server.cluster, server.make_cluster_tls(new)
+        if routes and routes.tls and routes_tls and routes.tls.digest != routes_tls.digest:
+            notices.setdefault("Cluster", "Reloaded: cluster")  # the same files, with other certificates
         changed = notices.keys()
         server.check_endpoints(new)
         log = server.make_log(new) if server.make_log and changed & LOG_OPTIONS else None
@@ -184,6 +189,8 @@ class Reload:
         self._keep_cluster_name()  # another server may have brought one meanwhile
         server.opts, self._connector.auth = self._new, auth
         server.use_tls(tls)
+        if routes and "Cluster" in changed:
+            routes.use_tls(routes_tls)
         server.update_info()
         self._apply_options(changed)
         for field, notice in notices.items():

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from gnats.server.lame_duck import LameDuck
     from gnats.server.ports_file import PortsFile
     from gnats.tls.context import ClientTLS
+    from gnats.tls.links import LinkTLS
 
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """The address to connect to on the same machine, by the wildcard address that a server listens on."""
@@ -177,7 +178,8 @@ class Server:
             gone=self._closed.set,
         )
         parts = self.identity, self.accounts, self.state, self.log, hooks, RouteSession
-        return Cluster(*parts, options=lambda: self.opts, spawn=self.spawn)
+        tls = self.make_cluster_tls(self.opts)
+        return Cluster(*parts, tls=tls, options=lambda: self.opts, spawn=self.spawn)
 
     def _make_info(self, opts: Options) -> Info:
         return Info(
@@ -522,6 +524,14 @@ class Server:
         from gnats.tls.context import ClientTLS  # loads OpenSSL
 
         return ClientTLS(opts.tls, opts.allow_non_tls, self.log)
+
+    def make_cluster_tls(self, opts: Options) -> "LinkTLS | None":
+        """Make the TLS contexts of routes, for Cluster.use_tls(); None without TLS. Raises OptionError."""
+        if not (opts.cluster.port and opts.cluster.tls):
+            return None
+        from gnats.tls.links import LinkTLS  # loads OpenSSL
+
+        return LinkTLS(opts.cluster.tls)
 
     def use_tls(self, tls: "ClientTLS | None") -> None:
         """Use these TLS contexts (None: no TLS) for new connections, and announce TLS in INFO."""

@@ -60,7 +60,8 @@ class Cluster:
 
     `routes` says which members one names: `mesh`, `line`, `star`, or a function like them. `block` are more
     lines of each member's cluster block, `config` lines outside of it; either may be a function of the
-    member's number. Members have monitoring, the debug log, and keep their ports when they start again.
+    member's number. `host` is what `routes` call this machine. Members have monitoring, the debug log, and
+    keep their ports when they start again.
     """
 
     def __init__(
@@ -72,9 +73,11 @@ class Cluster:
         block: str | Callable[[int], str] = "compression: off",
         routes: Callable[[int, int], Sequence[int]] = mesh,
         name: str | None = NAME,
+        host: str = "127.0.0.1",
         args: Sequence[str] = ("-DV",),
     ) -> None:
         self.name = name
+        self.host = host
         self.route_ports = [reserve_port(self) for _ in kinds]
         self.servers: list[Server] = []
         for number, kind in enumerate(kinds):
@@ -99,7 +102,7 @@ class Cluster:
 
     def route_url(self, number: int) -> str:
         """Return the URL of a member's port for routes."""
-        return f"nats-route://127.0.0.1:{self.route_ports[number]}"
+        return f"nats-route://{self.host}:{self.route_ports[number]}"
 
     def wait_mesh(self, links: int | None = POOL + 1) -> None:
         """Wait until each running member has `links` connections to each other one; None: at least one.

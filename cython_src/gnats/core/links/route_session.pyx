@@ -58,7 +58,7 @@ from gnats.core.publishing cimport begin_message
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, route
 from gnats.core.routing.tracing cimport TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
-from gnats.core.runtime.inbox cimport EV_CONNECT, EV_PONG
+from gnats.core.runtime.inbox cimport EV_BEGUN, EV_CONNECT, EV_PONG
 from gnats.core.runtime.kinds cimport ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
@@ -518,6 +518,7 @@ cdef bint write_difference(Subscriber owner, const InterestChange *change) noexc
 # -- the session's functions: the connection calls them ----------------------------------------------------------------
 
 cdef void begin(Connection c) noexcept nogil:
+    c.inbox.post_data(EV_BEGUN, <void *> c, &c.source, 0, 0, NULL, 0)
     start_auth_timer(<RouteSession> c)
     set_first_ping_timer(<RouteSession> c, &(<RouteSession> c).pings)
 
