@@ -78,6 +78,10 @@ class Handshake:
         if log.trace_on:
             text = remove_secrets_from_trace(arg.decode("utf-8", "backslashreplace"))
             log.trace(f"{route} - <<- [CONNECT {text}]")
+        if route.connected:  # a second one changes nothing
+            if route.session:
+                route.session.accept_connect(verbose=route.connect.verbose)
+            return
         try:
             route.connect = PeerConnect.read(arg)
         except JSONError as exc:

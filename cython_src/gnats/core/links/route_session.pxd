@@ -43,6 +43,7 @@ cdef class RouteSession(TextSession):
     cdef int64_t staged_ping_interval   # under lock, as the next
     cdef int32_t staged_ping_max
     cdef void *permissions_before  # borrowed Permissions, during a change of them
+    cdef uint8_t changing
 
     cdef void take_requests(self, uint32_t ctl) noexcept nogil
     cdef bint carries(self, Account account) noexcept nogil

@@ -43,7 +43,7 @@ from gnats.core.net.log_records cimport (
     TRACE_IN_PAYLOAD,
     TRACE_OUT,
 )
-from gnats.core.net.outbound cimport outq_append
+from gnats.core.net.outbound cimport outq_put
 from gnats.core.net.pollstate cimport PollerBase, hand_over_first
 from gnats.core.pings cimport pong_received, send_ping, set_first_ping_timer, set_ping_limits
 from gnats.core.protocol.answers cimport send_err, send_ok
@@ -125,6 +125,7 @@ cdef class RouteSession(TextSession):
         if self.session != NULL:   # else __cinit__ failed before it set anything up
             self.started = 0       # it is in no batch
             remove_all_subs(self)
+            link_end(&self.link)
             link_free(&self.link)
         free(self.pinned)
         free(self.changes)
@@ -230,6 +231,8 @@ cdef class RouteSession(TextSession):
     # -- the session ---------------------------------------------------------------------------------------------
 
     cdef void take_requests(self, uint32_t ctl) noexcept nogil:
+        if load8(&self.closing):
+            return   # closing() has undone what would begin here
         if ctl & CTL_ACCEPTED:
             self.input.parser.auth_set = 0
             self.admitted = 1
@@ -245,7 +248,7 @@ cdef class RouteSession(TextSession):
             link_begin(&self.link)
             if link_waits(&self.link):
                 self.debugf(LOG_SENT_INTEREST, 0, NULL, 0)
-            link_announce(self, &self.link)
+            self.interest_waits = link_announce(self, &self.link, False)
             if self.staged_measured:
                 self.measured = 1
                 send_ping(self, &self.pings)
@@ -274,10 +277,13 @@ cdef class RouteSession(TextSession):
         if not self.joined:
             apply_permissions(self)
             return
-        link_announce(self, &self.link)
+        link_announce(self, &self.link, True)
         self.permissions_before = self.guard.permissions
         apply_permissions(self)
         self.walk(write_difference)
+        self.changing = 1   # what has gone before the walk may still wait
+        link_announce(self, &self.link, True)
+        self.changing = 0
 
     cdef void walk(
         self, bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil
@@ -339,9 +345,12 @@ cdef class RouteSession(TextSession):
         cdef Slice subject
         subject.p = <char *> change_subject(change)
         subject.n = change.subject_len
-        if self.guard.permissions != NULL and not may_publish(&self.guard, self.ps, &subject):
-            return True
-        return self.write_interest(change, change.now.local != 0)
+        if self.guard.permissions == NULL or may_publish(&self.guard, self.ps, &subject):
+            return self.write_interest(change, change.now.local != 0)
+        # While permissions change, the end of what the former ones allowed to announce is told, too.
+        if self.changing and not change.now.local and is_announced(self.permissions_before, change):
+            return self.write_interest(change, False)
+        return True
 
     cdef bint write_difference(self, const InterestChange *change) noexcept nogil:
         cdef bint before = is_announced(self.permissions_before, change)
@@ -371,7 +380,7 @@ cdef class RouteSession(TextSession):
             self.trace_line(TRACE_OUT, line, p - line, NULL, 0)
         p = put_text(p, b"\r\n")
         # Not queue_outbound: that puts messages of other pollers first, which the interest must precede.
-        written = outq_append(&self.out, &self.ps.pool, line, p - line) == 0
+        written = outq_put(&self.out, &self.ps.pool, line, p - line)
         self.mark_dirty()
         if line != few:
             free(line)
@@ -534,8 +543,8 @@ cdef void send_denied(
     pass
 
 
-cdef void announce(Connection c) noexcept nogil:
-    link_announce(<RouteSession> c, &(<RouteSession> c).link)
+cdef bint announce(Connection c, bint all) noexcept nogil:
+    return link_announce(<RouteSession> c, &(<RouteSession> c).link, all)
 
 
 cdef bint closing(Connection c) noexcept nogil:

@@ -235,7 +235,8 @@ cdef class Connection(ConnectionBase):
         self.merge_remote(&taken)
         unlock_remote(self)
         if self.session.announce != NULL:
-            self.queue_taken(&taken)
+            self.interest_waits = self.session.announce(self, taken.bytes != 0)
+            outq_merge(&self.out, &taken, &self.ps.pool)
         self.session.on_control(self, ctl)
         if load8(&self.closing):
             if not self.draining:
@@ -434,11 +435,6 @@ cdef class Connection(ConnectionBase):
         else:
             outq_merge(&self.out, &self.remote, &self.ps.pool)
 
-    cdef void queue_taken(self, OutQueue *taken) noexcept nogil:
-        """Append what merge_remote() has taken to `out`, behind the interest that came before it."""
-        self.session.announce(self)
-        outq_merge(&self.out, taken, &self.ps.pool)
-
     cdef void take_remote(self) noexcept nogil:
         """Append what other threads have queued to `out`, ahead of what the owner queues next.
 
@@ -450,7 +446,8 @@ cdef class Connection(ConnectionBase):
         self.merge_remote(&taken)
         unlock_remote(self)
         if unlikely(self.session.announce != NULL):
-            self.queue_taken(&taken)
+            self.session.announce(self, True)
+            outq_merge(&self.out, &taken, &self.ps.pool)   # behind the interest that came before it
 
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil:
         """Queue protocol bytes for the peer; the end of the batch flushes them."""
@@ -468,10 +465,13 @@ cdef class Connection(ConnectionBase):
     cdef void queue_control(self, const char *text) noexcept nogil:
         if self.out.bytes < OVERTAKE_FROM or load8(&self.closing) or self.fd < 0:
             self.queue_outbound(text, strlen(text))
-        elif outq_overtake(&self.out, &self.ps.pool, text, strlen(text)) < 0:
+            return
+        if outq_overtake(&self.out, &self.ps.pool, text, strlen(text)) < 0:
             self.out_of_memory(WRITE_ERROR)
-        else:
-            self.mark_dirty()
+            return
+        self.mark_dirty()
+        if self.out.bytes > self.flush_over:
+            self.outbound_over(self)
 
     cdef void flush_outbound(self) noexcept nogil:
         cdef long n
@@ -490,6 +490,9 @@ cdef class Connection(ConnectionBase):
         self.sent += n
         left = self.unsent()
         store64(&self.backlog, left)
+        if unlikely(self.interest_waits) and left <= self.gate:
+            self.interest_waits = 0
+            self.signal_owner()   # on_signal goes on with it
         if left == 0:
             if self.want_write:
                 self.want_write = 0

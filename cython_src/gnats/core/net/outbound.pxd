@@ -26,6 +26,7 @@ cdef struct Chunk:
     uint32_t sent    # bytes of those that are sent
     uint16_t cls     # size class
     uint8_t begins   # its first byte begins a line or a message
+    uint8_t overtook   # it has lines that outq_overtake() has put ahead, and nothing else
     ChunkPool *home  # the pool it belongs to, NULL for malloc
     char data[1]     # the bytes, or a Reference
 
@@ -61,6 +62,8 @@ cdef char *outq_reserve_slow(OutQueue *q, ChunkPool *pool, size_t n) noexcept no
 # Append bytes, over several chunks if need be; -1 when out of memory, with part of them queued. Chunks come from malloc
 # when `pool` is NULL, for the control plane.
 cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil
+# Append a line, all of it or nothing: False without memory.
+cdef bint outq_put(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil
 # Put a short line ahead of what is queued, at the first place that is known to be between two lines or messages: not
 # before what the socket may have taken a part of. -1 when out of memory.
 cdef int outq_overtake(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil

@@ -76,7 +76,7 @@ cdef Chunk *chunk_new(ChunkPool *pool, uint32_t cls) noexcept nogil:
         c.home = pool
     c.next = NULL
     c.len = c.sent = 0
-    c.begins = 0
+    c.begins = c.overtook = 0
     return c
 
 
@@ -175,6 +175,20 @@ cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noex
     return 0
 
 
+cdef bint outq_put(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil:
+    cdef char *room = outq_reserve(q, pool, n)
+    cdef OutMark mark
+    if room != NULL:
+        memcpy(room, p, n)
+        outq_commit(q, n)
+        return True
+    mark = outq_mark(q)
+    if outq_append(q, pool, p, n) == 0:
+        return True
+    outq_rollback(q, pool, &mark)
+    return False
+
+
 cdef int outq_overtake(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil:
     cdef Chunk *before = q.head
     cdef Chunk *c
@@ -182,14 +196,16 @@ cdef int outq_overtake(OutQueue *q, ChunkPool *pool, const char *p, size_t n) no
         before = before.next
     if before == NULL or before.next == NULL:
         return outq_append(q, pool, p, n)
-    c = chunk_new(pool, 0)
-    if c == NULL:
-        return -1
-    memcpy(c.data, p, n)
-    c.len = <uint32_t> n
-    c.begins = 1
-    c.next = before.next
-    before.next = c
+    c = before.next
+    if not c.overtook or c.cap - c.len < n:
+        c = chunk_new(pool, 0)
+        if c == NULL:
+            return -1
+        c.begins = c.overtook = 1
+        c.next = before.next
+        before.next = c
+    memcpy(c.data + c.len, p, n)
+    c.len += <uint32_t> n
     q.bytes += n
     return 0
 
