@@ -353,3 +353,19 @@ def test_a_pinned_connection_keeps_its_account(plane: DataPlane, other: int) -> 
     route.session.drop_account(b"A")
     client.say(b"SUB a 1\r\n")
     assert route.hear() == b"RS+ a\r\n"
+
+
+def test_a_pong_overtakes_messages(plane: DataPlane, other: int) -> None:
+    client = plane.client(plane.account("A"))
+    route = plane.route(other)
+    route.say(b"RS+ A foo\r\n")
+    message = b"PUB foo 30000\r\n" + bytes(30_000) + b"\r\n"
+    for _ in range(100):
+        client.send(message)
+        plane.run()
+    route.send(b"PING\r\n")
+    plane.run()
+    heard = route.hear()
+    assert heard.count(b"RMSG A foo 30000\r\n") == 100
+    assert heard.index(b"PONG\r\n") < len(heard) // 2
+    assert len(heard) == 100 * (len(b"RMSG A foo 30000\r\n") + 30_002) + len(b"PONG\r\n")
