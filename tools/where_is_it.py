@@ -66,7 +66,7 @@ TABLE = {
     "disk_avail.go": "diskAvailable",
     "events.go": """accConnsUpdate=Events.send_conns accountClaimUpdate
         accountConnectEvent=Events.connected accountDisconnectEvent=Events.disconnected
-        addSystemAccountExports=add_system_exports debugSubscribers nsubsRequest=Services._nsubs
+        addSystemAccountExports=add_system_exports
         registerSystemImports=add_system_imports reloadConfig=Services._reload
         sendAccountAuthErrorEvent=account_auth_error sendAuthErrorEvent=Events.auth_error
         sendInternalMsg=Events.publish_in sendLDMShutdownEventLocked=Events.lame_duck

@@ -94,6 +94,7 @@ class SubscriberCounts:
             if not others:
                 self._say(reply, number)
             elif self._waiting < MOST_WAITING:
+                self._waiting += 1
                 self._spawn(self._add_others(reply, number, others, account.name, subject, queue))
             elif self._log.allow(text := "Dropped requests for numbers of subscribers: too many wait"):
                 self._log.warn(text)
@@ -118,7 +119,6 @@ class SubscriberCounts:
         request = {"acc": account, "subject": subject}
         if queue:
             request["queue"] = b64encode(queue).decode()
-        self._waiting += 1
         try:
             async with aclosing(self._replies.request(NUM_SUBS, marshal(request), WAIT)) as answers:
                 async for answer in answers:
