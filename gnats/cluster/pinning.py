@@ -89,9 +89,7 @@ class Pinning:
             routes.unpin(account)
             self._moving = {moving for moving in self._moving if moving[1] != account}
             for remote_id in routes.remote_ids if to_pools else ():
-                for route in routes.pooled(remote_id):
-                    if route.session:
-                        route.session.carry(text_bytes(account))
+                self._tell_pool(remote_id, account, carried=True)
 
     # -- the peers' part -------------------------------------------------------------------------------------
 
@@ -119,7 +117,17 @@ class Pinning:
             self._moving.remove(moving)
 
     def _drop(self, remote_id: str, account: str) -> None:
+        self._moving.add((remote_id, account))
+        self._tell_pool(remote_id, account, carried=False)
+
+    def _tell_pool(self, remote_id: str, account: str, *, carried: bool) -> None:
+        """Have the pooled connections to a remote server carry an account, or carry it no longer."""
+        name = text_bytes(account)
         for route in self._routes.pooled(remote_id):
-            if route.session:
-                self._moving.add((remote_id, account))
-                route.session.drop_account(text_bytes(account))
+            try:
+                if route.session and carried:
+                    route.session.carry(name)
+                elif route.session:
+                    route.session.drop_account(name)
+            except MemoryError:
+                route.out_of_memory(self._log)

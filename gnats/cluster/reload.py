@@ -121,8 +121,11 @@ class ClusterReload:
         """Use new permissions on all routes. What follows in a peer comes after they are in force."""
         permissions = compiled_permissions(self._options)
         for route in self._cluster.routes:
-            if route.session:
-                route.session.set_permissions(permissions)
+            try:
+                if route.session:
+                    route.session.set_permissions(permissions)
+            except MemoryError:
+                route.out_of_memory(self._log)
 
     def _tell(self) -> None:
         """Tell all peers the options that they may need."""

@@ -161,6 +161,11 @@ class Route(ReportedConnection):
         self.rate_limit(log, "ERR", error)
         self.close(log, reason, error)
 
+    def out_of_memory(self, log: "Logger") -> None:
+        """Close the connection because it cannot be told of a change."""
+        log.error(f"{self} - Out of memory - Closing")
+        self.close(log, ClosedState.READ_ERROR)
+
     def send(self, line: bytes) -> None:
         """Send an INFO line to the peer, unless the connection is closed."""
         if self.session and not self.leaving:
