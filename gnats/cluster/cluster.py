@@ -105,6 +105,8 @@ class Cluster:
         )
         self.open: dict[int, Route] = {}
         """All connections by id, also those that are not registered (yet)."""
+        self.watchers: set[Callable[[], object]] = set()
+        """Called when a connection was registered, or is no longer, and when a mark has come."""
         self._remote_urls: dict[str, list[str]] = {}
         """The client URLs of remote servers, by id, where clients are told them."""
         self._pollers: Iterator[Poller] | None = None
@@ -276,7 +278,9 @@ class Cluster:
 
     def _forget(self, route: Route) -> None:
         """Remove a route from the table, and the peer with its last one (removeRoute). Idempotent."""
-        if not self.routes.remove(route).last:
+        removed = self.routes.remove(route)
+        self._tell_watchers()
+        if not removed.last:
             return
         if urls := self._remote_urls.pop(route.remote_id, None):
             self._show(changed=self.urls.remove(urls))
@@ -327,9 +331,13 @@ class Cluster:
         if added.first and not route.account and not self._options().cluster.no_advertise:
             urls = self._remote_urls[route.remote_id] = list(filter(None, info.connect_urls))
             self._show(changed=self.urls.add(urls))
+        self._tell_watchers()
 
     def informed(self, route: Route, info: PeerInfo) -> None:
         """Handle a later INFO of a route."""
+        if mark := info.sent.get("nonce"):
+            route.mark = str(mark)
+            self._tell_watchers()
         if info.route_acc_add_reqid or info.gateway:
             return
         if route.remote_id and route.remote_id != info.server_id:
@@ -348,3 +356,7 @@ class Cluster:
     def _show(self, *, changed: bool) -> None:
         if changed:
             self._hooks.urls_changed()
+
+    def _tell_watchers(self) -> None:
+        for watcher in list(self.watchers):
+            watcher()

@@ -97,6 +97,17 @@ class Routes:
         """The connections for one account alone."""
         yield from self._pinned.get(account, {}).values()
 
+    def linked(self) -> dict[str, bool]:
+        """The ids of the remote servers, each with whether all connections to it are registered."""
+        remote_ids = set(self._remotes).union(*self._pinned.values())
+        return {remote_id: self._is_complete(remote_id) for remote_id in remote_ids}
+
+    def _is_complete(self, remote_id: str) -> bool:
+        pool = self._remotes.get(remote_id, [])
+        if pool and pool[0] and pool[0].no_pool:
+            return True
+        return bool(pool) and all(pool) and all(remote_id in routes for routes in self._pinned.values())
+
     # -- changes ---------------------------------------------------------------------------------------------
 
     def add(self, route: Route, info: PeerInfo) -> Added | Refused | Duplicate:
