@@ -119,6 +119,8 @@ class Cluster:
         self.pinning = Pinning(self.routes, log, has_account=self.has_account, forget=self.forget)
         self.open: dict[int, Route] = {}
         """All connections by id, also those that are not registered (yet)."""
+        self.watchers: set[Callable[[], object]] = set()
+        """Called when a connection was registered, or is no longer, and when a mark has come."""
         self._remote_urls: dict[str, list[str]] = {}
         """The client URLs of remote servers, by id."""
         self._pollers: Iterator[Poller] | None = None
@@ -321,7 +323,9 @@ class Cluster:
 
     def forget(self, route: Route) -> None:
         """Remove a route from the table, and the peer with its last one (removeRoute). Idempotent."""
-        if not self.routes.remove(route).last:
+        removed = self.routes.remove(route)
+        self._tell_watchers()
+        if not removed.last:
             return
         if urls := self._remote_urls.pop(route.remote_id, None):
             self._show(changed=self.urls.remove(urls))
@@ -374,9 +378,13 @@ class Cluster:
         elif added.first:
             urls = self._remote_urls[route.remote_id] = list(filter(None, info.connect_urls))
             self._show(changed=self.urls.add(urls))
+        self._tell_watchers()
 
     def informed(self, route: Route, info: PeerInfo) -> None:
         """Handle a later INFO of a route."""
+        if mark := info.sent.get("nonce"):
+            route.mark = str(mark)
+            self._tell_watchers()
         if info.route_acc_add_reqid:
             self.pinning.informed(route, info)
         elif info.gateway:
@@ -440,3 +448,7 @@ class Cluster:
     def _show(self, *, changed: bool) -> None:
         if changed:
             self._hooks.urls_changed()
+
+    def _tell_watchers(self) -> None:
+        for watcher in list(self.watchers):
+            watcher()

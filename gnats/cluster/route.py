@@ -56,6 +56,7 @@ class Route(ReportedConnection):
         "host",
         "index",
         "joined",
+        "mark",
         "no_pool",
         "no_reconnect",
         "peer",
@@ -99,6 +100,8 @@ class Route(ReportedConnection):
         self.registered = False
         self.joined = False
         """It has been registered, at least for a while."""
+        self.mark = ""
+        """The last mark that has come (gnats.cluster.mesh)."""
         self.retry = False
         """Dial the peer when the connection is lost even if this server has not dialled it."""
         self.no_reconnect = False

@@ -114,6 +114,17 @@ class Routes:
         """The connections of a pool to a remote server; none if it, or this server, has no pools."""
         yield from (route for route in self.to(remote_id) if not route.no_pool)
 
+    def linked(self) -> dict[str, bool]:
+        """The ids of the remote servers, each with whether all connections to it are registered."""
+        remote_ids = set(self._remotes).union(*self._pinned.values())
+        return {remote_id: self._is_complete(remote_id) for remote_id in remote_ids}
+
+    def _is_complete(self, remote_id: str) -> bool:
+        pool = self._remotes.get(remote_id, [])
+        if pool and pool[0] and pool[0].no_pool:
+            return True
+        return bool(pool) and all(pool) and all(remote_id in routes for routes in self._pinned.values())
+
     # -- changes ---------------------------------------------------------------------------------------------
 
     def set_pool_size(self, size: int) -> None:
