@@ -18,7 +18,9 @@ from gnats.options.values.cluster import NOT_SUPPORTED, OFF, RoutePermissions
 from gnats.version import NATS_VERSION, RUNTIME
 
 ROUTE_PROTO = 3
-"""The protocol between servers: 3 has message traces (MsgTraceProto)."""
+"""The protocol between servers."""
+TRACES_PROTO = 3
+"""From this protocol on, a server knows traces of messages (MsgTraceProto)."""
 GOSSIP_DEFAULT, GOSSIP_DISABLED, GOSSIP_OVERRIDE = range(3)
 """What a server does with the INFO of a server that it has connected to because of gossip: not forward it;
 not forward it, even if it accepted the connection; forward it."""
@@ -108,6 +110,8 @@ class OwnInfo:
             "port": port,
             "headers": not opts.no_header_support,
             "auth_required": bool(cluster.username),
+            "tls_required": cluster.tls is not None,
+            "tls_verify": cluster.tls is not None,
             "max_payload": opts.max_payload,
             "ip": f"nats-route://{join_host_port(host, port)}/" if cluster.advertise else "",
             "cluster": str(name),
@@ -136,7 +140,7 @@ class OwnInfo:
             "pedantic": False,
             "user": url.user,
             "pass": url.password or "",
-            "tls_required": False,
+            "tls_required": self._options().cluster.tls is not None,
             "headers": not self._options().no_header_support,
             "name": self._identity.id,
             "cluster": str(name),

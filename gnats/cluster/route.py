@@ -1,19 +1,20 @@
 """The control plane's side of a route: its peer, its place in the table, its name in the log."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gnats.clock import time_ns
 from gnats.cluster.info import GOSSIP_DEFAULT, PeerConnect, PeerInfo
 from gnats.connection.closed_state import ClosedState
 from gnats.go.text import join_host_port, quote
 from gnats.go.url import URL
-from gnats.options.values.cluster import NOT_SUPPORTED
+from gnats.options.values.cluster import MAX_PING_INTERVAL, NOT_SUPPORTED
 from gnats.runtime.reported import ReportedConnection
 
 if TYPE_CHECKING:
     from gnats.core.links.route_session import RouteSession
     from gnats.log.logger import Logger
+    from gnats.options.options import Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,15 @@ class Target:
     account: str = ""
     """The account that the connection is for alone; empty: a connection of the pool."""
     gossip_mode: int = GOSSIP_DEFAULT
+
+
+def ping_limits(opts: "Options") -> dict[str, Any]:
+    """Return how often routes are sent PINGs, and how many may be unanswered."""
+    cluster = opts.cluster
+    return {
+        "ping_interval": min(cluster.ping_interval or opts.ping_interval, MAX_PING_INTERVAL),
+        "ping_max": max(cluster.ping_max or opts.ping_max, -1),
+    }
 
 
 class Route(ReportedConnection):
@@ -111,6 +121,16 @@ class Route(ReportedConnection):
         return self.peer.server_name if self.peer else ""
 
     @property
+    def trace_name(self) -> str:
+        """The peer's server name, for traces of messages."""
+        return self.remote_name
+
+    @property
+    def trace_account(self) -> str:
+        """Messages name their account."""
+        return ""
+
+    @property
     def closing(self) -> bool:
         """Whether the connection is closed, or will be."""
         return self.session is None or self.leaving or self.session.closed_reason != 0
@@ -119,6 +139,13 @@ class Route(ReportedConnection):
     def headers(self) -> bool:
         """Whether the peer takes headers."""
         return self.peer is not None and self.peer.headers
+
+    def peer_certificate(self) -> bytes | None:
+        """Return the certificate of the peer (DER); None without one, or without TLS."""
+        from gnats.core.tls.tlstransport import tls_info
+
+        info = tls_info(self.session) if self.session else None
+        return info["peer_certs"][0] if info and info["peer_certs"] else None
 
     def auth_user(self) -> str:
         """Return the user's name for authentication errors; empty without a user."""

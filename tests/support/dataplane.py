@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -67,17 +68,26 @@ class DataPlane:
         peer = self.waiting_route(poller)
         assert isinstance(peer.session, RouteSession)
         pool = {"pool_index": -1, "pool_size": 1} | terms
-        peer.session.join(headers=headers, **pool)  # type: ignore[arg-type]
+        peer.session.join(headers=headers, **({"traces": True} | pool))  # type: ignore[arg-type]
         self.run()
         return peer
 
-    def waiting_route(self, poller: int = 0, *, expect_connect: bool = False) -> Peer:
-        """Connect a server that has not been registered."""
+    def waiting_route(
+        self,
+        poller: int = 0,
+        *,
+        expect_connect: bool = False,
+        greeting: bytes = b"",
+        prepare: Callable[[RouteSession], object] | None = None,
+    ) -> Peer:
+        """Connect a server that has not been registered; `prepare` is called before its session starts."""
         sock, fd, cid = self._socket()
         route = RouteSession(
             ROUTER, fd, cid, self.pollers[poller], self.state, self.registry, ping_interval=0
         )
-        route.start(b"", expect_connect=expect_connect)
+        if prepare:
+            prepare(route)
+        route.start(greeting, expect_connect=expect_connect)
         self.run()
         return Peer(self, route, sock)
 

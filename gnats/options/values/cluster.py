@@ -155,8 +155,6 @@ class ClusterOptions:
             parse_host_port(self.advertise, self.port)
         if self.port and self.compression.mode.startswith("s2_"):
             raise OptionError("compression on routes is not supported yet")
-        if self.port and self.tls:
-            raise OptionError("tls on routes is not supported yet")
 
 
 def check_route_permissions(permissions: RoutePermissions | None) -> None:

@@ -61,7 +61,6 @@ def test_the_system_account_has_routes_of_its_own(
         ({"compression": Compression("s3")}, 'unsupported compression mode "s3"'),
         ({"port": 1, "compression": Compression("auto")}, "compression on routes is not supported yet"),
         ({"port": 1, "compression": Compression("on")}, "compression on routes is not supported yet"),
-        ({"port": 1, "tls": TLSOptions()}, "tls on routes is not supported yet"),
     ],
 )
 def test_checks(given: dict[str, object], error: str) -> None:
