@@ -119,10 +119,17 @@ class Cluster:
         return [number for number, server in enumerate(self.servers) if server.process.poll() is None]
 
     def _has(self, number: int, others: set[str], links: int | None) -> bool:
-        found = [route["remote_name"] for route in self.routes(number)]
+        found = [self._remote(route) for route in self.routes(number)]
         if set(found) != others:
             return False
         return links is None or all(found.count(other) == links for other in others)
+
+    def _remote(self, route: dict[str, Any]) -> str:
+        """Return the name of a route's remote; before nats-server 2.10 the page has its id alone."""
+        if name := route.get("remote_name"):
+            return str(name)
+        ids = {monitor(self.servers[number], "/varz")["server_id"]: f"s{number}" for number in self.running()}
+        return ids.get(route["remote_id"], "")
 
     def routes(self, number: int, query: str = "") -> list[dict[str, Any]]:
         """Return the routes on a member's /routez."""
@@ -140,7 +147,7 @@ class Cluster:
                 entry["sid"]
                 == (f"R {wanted}" if route.get("account") == account else f"R {account} {wanted}")
                 for route in self.routes(number, "?subs=detail")
-                if route["remote_name"] == f"s{remote}"
+                if self._remote(route) == f"s{remote}"
                 for entry in route.get("subscriptions_list_detail") or []
             )
 

@@ -157,6 +157,22 @@ def test_local_members_come_first_for_a_message_of_a_route(plane: DataPlane, oth
     assert elsewhere.hear().count(b"RMSG A foo | g 1\r\nx\r\n") == 1
 
 
+@pytest.mark.xfail(strict=True, reason="the place behind the remote members is drawn for each of them")
+def test_local_members_share_alike_beside_remote_ones(plane: DataPlane, other: int) -> None:
+    """nats-server draws among the local members alone (processMsgResults)."""
+    account = plane.account("A")
+    members = [plane.client(account, other) for _ in range(3)]
+    members[0].say(b"SUB foo g 1\r\n")
+    route, elsewhere = plane.route(), plane.route(other)
+    elsewhere.say(b"RS+ A foo g 9\r\n")
+    for member in members[1:]:
+        member.say(b"SUB foo g 1\r\n")
+    route.say(b"RMSG A foo | g 1\r\nx\r\n" * 600)
+    counts = [member.hear().count(b"MSG") for member in members]
+    assert sum(counts) == 600
+    assert min(counts) > 120, counts
+
+
 def test_what_comes_over_a_route_goes_over_no_other(plane: DataPlane, other: int) -> None:
     plane.account("A")
     route, elsewhere = plane.route(), plane.route(other)
