@@ -77,7 +77,7 @@ class Cluster:
         hooks: Hooks,
         session: "type[RouteSession]",
         *,
-        tls: "LinkTLS | None",
+        tls: "LinkTLS | None" = None,
         options: "Callable[[], Options]",
         spawn: Spawn,
     ) -> None:
@@ -114,7 +114,7 @@ class Cluster:
             create=self._dialled,
             spawn=spawn,
         )
-        self._open: dict[int, Route] = {}
+        self.open: dict[int, Route] = {}
         """All connections by id, also those that are not registered (yet)."""
         self._remote_urls: dict[str, list[str]] = {}
         """The client URLs of remote servers, by id, where clients are told them."""
@@ -126,10 +126,15 @@ class Cluster:
         self.stale = 0
         """Routes that were closed because they did not answer PINGs."""
 
+    def __contains__(self, cid: object) -> bool:
+        """Whether an open connection of this id is one to a server that has joined."""
+        route = self.open.get(cid) if isinstance(cid, int) else None
+        return route is not None and route.joined
+
     @property
     def connected(self) -> bool:
         """Whether there are connections, registered or not."""
-        return bool(self._open)
+        return bool(self.open)
 
     @property
     def port(self) -> int:
@@ -139,7 +144,7 @@ class Cluster:
     def traffic(self) -> dict[str, int]:
         """Return the messages and bytes (TRAFFIC) of all routes since the start."""
         total = dict(self._ended)
-        for route in self._open.values():
+        for route in self.open.values():
             counters = route.session.snapshot() if route.session else {}
             for name in TRAFFIC:
                 total[name] += counters.get(name, 0)
@@ -192,12 +197,12 @@ class Cluster:
 
     def close(self) -> None:
         """Close all connections: the server shuts down."""
-        for route in list(self._open.values()):
+        for route in list(self.open.values()):
             route.close(self._log, ClosedState.SERVER_SHUTDOWN)
 
     def connections(self) -> list[Connection]:
         """Return the data plane's sides of all connections."""
-        return [route.session for route in self._open.values() if route.session]
+        return [route.session for route in self.open.values() if route.session]
 
     def lame_duck(self) -> None:
         """Tell the other servers not to send clients here, and tell clients the others only."""
@@ -236,9 +241,9 @@ class Cluster:
             ping_max=max(cluster.ping_max or opts.ping_max, -1),
         )
         sock.detach()
-        self._open[session.cid] = Route(session, unmapped(host), port, target)
         if self.tls:
             self.tls.secure(session, self._tls_name.of(target.url) if target else "")
+        self.open[session.cid] = Route(session, unmapped(host), port, target)
         if target is None:
             timeout = cluster.auth_timeout if cluster.username else 0.0
             session.start(self.info.initial(), expect_connect=True, auth_timeout=timeout)
@@ -263,7 +268,7 @@ class Cluster:
         Reporting(self._log, self._route).serve(events, (ROUTER,))
 
     def _route(self, source: Connection | None) -> Route | None:
-        return self._open.get(source.cid) if isinstance(source, Connection) else None
+        return self.open.get(source.cid) if isinstance(source, Connection) else None
 
     def _on_begun(self, source: Connection | None, a: int, b: int, data: object) -> None:
         route, log = self._route(source), self._log
@@ -288,7 +293,7 @@ class Cluster:
         route = self._route(source)
         if route is None:
             return
-        del self._open[route.cid]
+        del self.open[route.cid]
         self._hooks.gone()
         route.tell_left_out(self._log)
         if route.session:

@@ -3,7 +3,8 @@
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections import ChainMap
+from collections.abc import Callable, Container, Coroutine, Iterable
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -11,16 +12,20 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gnats.accounts.account import Account
 from gnats.accounts.accounts import Accounts
+from gnats.accounts.internal_client import InternalClient
 from gnats.accounts.internal_clients import InternalClients
 from gnats.auth.authenticator import Authenticator
-from gnats.auth.connect import Connector
+from gnats.auth.connect import Connector, close_over_maximum
 from gnats.client.session import Session
 from gnats.clock import time_ns, timeout
 from gnats.connection.info import Info
-from gnats.core.runtime.inbox import EV_JETSTREAM
+from gnats.core.net.connection import Connection
+from gnats.core.runtime.inbox import EV_JETSTREAM, EV_MSG_TRACE
+from gnats.core.runtime.kinds import CLIENT, ROUTER
 from gnats.core.runtime.state import ServerState
 from gnats.errors import OptionError, ServerError
 from gnats.events.events import Events
+from gnats.events.replies import Replies
 from gnats.go.hostport import parse_host_port
 from gnats.go.text import duration, join_host_port, os_error
 from gnats.log.logger import Logger, SilentLogger
@@ -38,7 +43,10 @@ from gnats.system.paths import write_pid_file
 
 if TYPE_CHECKING:
     from gnats.cluster.cluster import Cluster
+    from gnats.cluster.route import Route
     from gnats.events.latency import Latency
+    from gnats.events.msgtrace import Traces
+    from gnats.events.servers import Servers
     from gnats.jetstream.control.jetstream import JetStream
     from gnats.jetstream.engine.engine import Engine
     from gnats.monitor.http import Monitor
@@ -123,13 +131,16 @@ class Server:
         self.cluster: Cluster | None = None
         """The routes to other servers; None without a port for them."""
         if opts.cluster.port:
-            self.cluster = self._make_cluster()
+            self.cluster = self.internal_clients.links = self._make_cluster()
+        self.others: Servers | None = None
+        """What is known of the other servers; None without routes, or without a system account."""
         self._began = False
         self._listener: AcceptLoop | None = None
         self._monitor: Monitor | None = None
         self._profiler: Profiler | None = None
         self._lame_duck: LameDuck | None = None
         self._latency: Latency | None = None
+        self._traces: Traces | None = None
         self._ports_file: PortsFile | None = None
         self._listening: dict[str, socket.socket] = {}
         self._changing = asyncio.Lock()  # held while starting, and while stopping
@@ -147,7 +158,6 @@ class Server:
 
         self.operator_accounts = by_jwt = OperatorAccounts(
             opts,
-            self.name,
             self.clients,
             self.log,
             options=lambda: self.opts,
@@ -240,6 +250,11 @@ class Server:
         return len(self.clients)
 
     @property
+    def active_servers(self) -> int:
+        """The number of servers that are known, this one among them."""
+        return 1 + (len(self.others) if self.others is not None else 0)
+
+    @property
     def total_clients(self) -> int:
         """The number of clients since the start."""
         return self._clients.total
@@ -321,6 +336,7 @@ class Server:
         if self.cluster:
             self.cluster.serve(events)
         events.on(EV_JETSTREAM, self._on_jetstream_event)
+        events.on(EV_MSG_TRACE, self._on_msg_trace, (CLIENT, ROUTER))
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), events.handle, self.log)
         self.internal_clients.poller = self.pollers.internal
         self.accounts.no_events = self._let_go_of_streams
@@ -406,6 +422,8 @@ class Server:
             await self._profiler.close()
             self._profiler = None
         if self.pollers:
+            if self.others is not None:  # it is empty while no other is known
+                self.others.close()
             if self.events:
                 self.events.close()
                 self.events = None
@@ -587,6 +605,7 @@ class Server:
 
     def _start_system_account(self, account: Account) -> None:
         client = self.internal_clients.new(account)
+        replies = Replies(client, self.name)
         self.events = Events(
             self.identity,
             self.accounts,
@@ -599,10 +618,12 @@ class Server:
         Services(
             client,
             self.events,
+            replies,
             self,
             self.accounts,
             self.clients,
             self.log,
+            connections=ChainMap[int, Any](self.clients, self.cluster.open if self.cluster else {}),
             options=lambda: self.opts,
             spawn=self.spawn,
             reload=self.reload,
@@ -610,8 +631,22 @@ class Server:
             lame_duck=self._clients.lame_duck,
         )
         self.accounts.measured = self._measured
+        if self.cluster:
+            self._follow_others(client, self.events, self.cluster)
         if self.operator_accounts:
-            self.operator_accounts.serve(client, self.events)
+            self.operator_accounts.serve(
+                client, self.events, replies, () if self.others is None else self.others
+            )
+
+    def _follow_others(self, client: InternalClient, events: Events, links: Container[int]) -> None:
+        from gnats.events.servers import Servers
+
+        self.others = Servers(client, events, self.accounts, links, self.log, exceeded=self._close_exceeding)
+        self.accounts.added = self.others.track
+
+    def _close_exceeding(self, account: Account) -> None:
+        """Close the latest clients of an account that has too many, together with other servers."""
+        close_over_maximum(account, self.clients, self.log, elsewhere=account.num_elsewhere)
 
     def _stats(self) -> dict[str, object]:
         from gnats.monitor.pages.statsz import server_stats
@@ -630,6 +665,19 @@ class Server:
 
             self._latency = Latency(self.name, self.opts.cluster.name, self.clients, self.internal_clients)
         self._latency.measured(account, wanted, status, data)
+
+    def _on_msg_trace(self, source: Connection | None, a: int, b: int, data: object) -> None:
+        if source is None or not isinstance(data, bytes):
+            return
+        if self._traces is None:
+            from gnats.events.msgtrace import Traces  # the first traced message loads it
+
+            find, events = self._find_connection, lambda: self.events
+            self._traces = Traces(find, self.accounts, events, self.spawn, self.log)
+        self._traces.publish(source.cid, data)
+
+    def _find_connection(self, cid: int) -> "Session | Route | None":
+        return self.clients.get(cid) or (self.cluster.open.get(cid) if self.cluster else None)
 
     def disconnect_client_by_id(self, cid: int) -> None:
         """Close a client's connection. Raises KeyError for an unknown client."""

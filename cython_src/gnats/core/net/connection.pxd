@@ -213,6 +213,8 @@ cdef class Connection(ConnectionBase):
     cdef void begin(self) noexcept nogil           # watch the socket, and begin the transport or the session
     cdef void begin_session(self) noexcept nogil   # unless it is closing
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil
+    # Queue a line of a link that has nothing to do with messages: ahead of them, if many wait.
+    cdef void queue_control(self, const char *text) noexcept nogil
     cdef void mark_dirty(self) noexcept nogil      # have the end of the batch flush it
     cdef void merge_remote(self, OutQueue *taken) noexcept nogil
     cdef void queue_taken(self, OutQueue *taken) noexcept nogil

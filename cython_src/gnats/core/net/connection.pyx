@@ -27,6 +27,7 @@ from gnats.core.net.outbound cimport (
     outq_free,
     outq_mark,
     outq_merge,
+    outq_overtake,
     outq_rollback,
 )
 from gnats.core.net.pollstate cimport PollerBase, PollState, hand_over_first, poller_bit
@@ -83,6 +84,7 @@ from gnats.includes.times cimport duration_of, time_after, time_before
 cdef enum:
     FLUSH_OVER = 256 * 1024        # bytes; flush in place beyond this: memory stays hot, and consumers begin to read
     MORE_AFTER = 16 * 1024         # bytes; a read of this many is part of a stream, and more will come
+    OVERTAKE_FROM = 64 * 1024      # bytes; a PONG that waits behind fewer is not late
     DRAIN_READS = 16               # reads that empty a socket before it is closed
 
 cdef int64_t STALL_MIN = 2000000     # ns; a producer pauses so long for each message to a consumer over its gate,
@@ -462,6 +464,14 @@ cdef class Connection(ConnectionBase):
         self.mark_dirty()
         if self.out.bytes > self.flush_over:
             self.outbound_over(self)
+
+    cdef void queue_control(self, const char *text) noexcept nogil:
+        if self.out.bytes < OVERTAKE_FROM or load8(&self.closing) or self.fd < 0:
+            self.queue_outbound(text, strlen(text))
+        elif outq_overtake(&self.out, &self.ps.pool, text, strlen(text)) < 0:
+            self.out_of_memory(WRITE_ERROR)
+        else:
+            self.mark_dirty()
 
     cdef void flush_outbound(self) noexcept nogil:
         cdef long n
