@@ -78,7 +78,7 @@ class Cluster:
         hooks: Hooks,
         session: "type[RouteSession]",
         *,
-        tls: "LinkTLS | None",
+        tls: "LinkTLS | None" = None,
         options: "Callable[[], Options]",
         spawn: Spawn,
     ) -> None:
@@ -245,9 +245,9 @@ class Cluster:
             **ping_limits(opts),
         )
         sock.detach()
-        self.open[session.cid] = Route(session, unmapped(host), port, target)
         if self.tls:
             self.tls.secure(session, self._tls_name.of(target.url) if target else "")
+        self.open[session.cid] = Route(session, unmapped(host), port, target)
         if target is None:
             timeout = cluster.auth_timeout if cluster.username else 0.0
             session.start(self.info.initial(), expect_connect=True, auth_timeout=timeout)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import signal
 import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from support.certs import Certificate, Certificates
@@ -157,6 +160,30 @@ def test_a_login_is_asked_for_as_without_tls(launch: Launch, certs: Certificates
     peer = fake.greet(server, client_context(certs, certs.node))
     peer.send(fake.connect(user="ru", **{"pass": "no"}))
     assert peer.rest() == [b"-ERR 'Authorization Violation'\r\n"]
+
+
+def test_a_reload_reads_renewed_certificates(
+    launch: Launch, certs: Certificates, fake: Fake, tmp_path: Path
+) -> None:
+    """New connections get them; the others stay."""
+    first, renewed = (certs.make(name, issuer=certs.ca) for name in ("first node", "renewed node"))
+    files = tmp_path / "node.pem", tmp_path / "node-key.pem"
+    shutil.copy(first.cert_file, files[0])
+    shutil.copy(first.key_file, files[1])
+    node = Certificate(first.cert, first.key, *files)
+    server = launch_routed(launch, "-D", cluster=tls(certs, node=node))
+    context = client_context(certs, certs.node)
+    old = fake.greet(server, context)
+    assert old.sock.getpeercert(True) == first.der  # type: ignore[attr-defined]
+    shutil.copy(renewed.cert_file, files[0])
+    shutil.copy(renewed.key_file, files[1])
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_log("Reloaded: cluster\n")
+    server.wait_log("Reloaded server configuration")
+    new = fake.greet(server, context)
+    assert new.sock.getpeercert(True) == renewed.der  # type: ignore[attr-defined]
+    old.send(fake.connect() + fake.info())
+    old.fence()
 
 
 MAPS = {

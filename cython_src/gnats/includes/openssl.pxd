@@ -189,7 +189,8 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int SSL_CTX_use_cert_and_key(SSL_CTX *ctx, X509 *cert, EVP_PKEY *key, X509_stack *chain, int override)
     void SSL_CTX_set_cert_cb(SSL_CTX *ctx, int (*choose)(SSL *, void *) noexcept nogil, void *arg)
     void SSL_CTX_set_verify(SSL_CTX *ctx, int mode, int (*verify)(int, X509_STORE_CTX *) noexcept nogil)
-    void SSL_CTX_set_cert_verify_callback(SSL_CTX *ctx, int (*verify)(X509_STORE_CTX *, void *) noexcept nogil, void *arg)
+    void SSL_CTX_set_cert_verify_callback(
+        SSL_CTX *ctx, int (*verify)(X509_STORE_CTX *, void *) noexcept nogil, void *arg)
     X509_STORE *SSL_CTX_get_cert_store(const SSL_CTX *ctx)
     int SSL_CTX_set_default_verify_paths(SSL_CTX *ctx)
     void SSL_CTX_set_client_CA_list(SSL_CTX *ctx, X509_NAME_stack *names)

@@ -1,4 +1,4 @@
-"""Check that a certificate is one for a host; see hostname.pxd. OpenSSL's own check has stricter rules for wildcards."""
+"""Check that a certificate is one for a host; see hostname.pxd. OpenSSL's own check is stricter with wildcards."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t
