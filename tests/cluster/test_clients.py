@@ -111,6 +111,8 @@ async def test_clients_move(cluster: Cluster, how: str) -> None:
         assert got == [b"%d" % n for n in range(100)]
     if how == "lame duck":
         cluster[0].stop(rested=False)
+    elif how == "kill":
+        cluster.start_again(0)
 
 
 async def test_clients_learn_of_members_that_come_and_go(cluster: Cluster) -> None:
