@@ -153,7 +153,11 @@ class ClusterThread:
         server = self._make(number)
         self.servers[number : number + 1] = [server]
         place.release()
-        server.start()
+        try:
+            server.start()
+        except BaseException:
+            server.stop(check=False)  # wait for the end of its thread
+            raise
         place.running_id, place.port, place.route_port = server.call(
             lambda inner: (inner.id, inner.port, _cluster_of(inner).port)
         )
