@@ -78,10 +78,6 @@ class Handshake:
         if log.trace_on:
             text = remove_secrets_from_trace(arg.decode("utf-8", "backslashreplace"))
             log.trace(f"{route} - <<- [CONNECT {text}]")
-        if route.connected:  # a second one changes nothing
-            if route.session:
-                route.session.accept_connect(verbose=route.connect.verbose)
-            return
         try:
             route.connect = PeerConnect.read(arg)
         except JSONError as exc:
@@ -176,7 +172,8 @@ class Handshake:
             return
         if agreed is None:
             self._cluster.name_changed(connect.name)
-        route.remote_id = connect.name
+        if route.peer is None:  # a second CONNECT may not move the route in the table
+            route.remote_id = connect.name
         route.session.accept_connect(verbose=connect.verbose)
 
     def _reject(self, route: Route, reason: ClosedState, error: str, why: str) -> None:

@@ -63,9 +63,11 @@ class DataPlane:
         client.start(b"", expect_connect=False)
         return Peer(self, client, sock)
 
-    def route(self, poller: int = 0, *, headers: bool = True, **terms: object) -> Peer:
+    def route(
+        self, poller: int = 0, *, headers: bool = True, max_pending: int = 64 << 20, **terms: object
+    ) -> Peer:
         """Connect a server that has been registered; see RouteSession.join() for `terms`."""
-        peer = self.waiting_route(poller)
+        peer = self.waiting_route(poller, max_pending=max_pending)
         assert isinstance(peer.session, RouteSession)
         pool = {"pool_index": -1, "pool_size": 1} | terms
         peer.session.join(headers=headers, **({"traces": True} | pool))  # type: ignore[arg-type]
@@ -79,11 +81,19 @@ class DataPlane:
         expect_connect: bool = False,
         greeting: bytes = b"",
         prepare: Callable[[RouteSession], object] | None = None,
+        max_pending: int = 64 << 20,
     ) -> Peer:
         """Connect a server that has not been registered; `prepare` is called before its session starts."""
         sock, fd, cid = self._socket()
         route = RouteSession(
-            ROUTER, fd, cid, self.pollers[poller], self.state, self.registry, ping_interval=0
+            ROUTER,
+            fd,
+            cid,
+            self.pollers[poller],
+            self.state,
+            self.registry,
+            ping_interval=0,
+            max_pending=max_pending,
         )
         if prepare:
             prepare(route)

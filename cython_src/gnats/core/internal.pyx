@@ -19,6 +19,7 @@ from gnats.core.net.pollstate cimport PollerBase, pollstate_busy
 from gnats.core.publishing cimport begin_message, route_msg
 from gnats.core.routing.route cimport ROUTE_DELIVERED, RouteOutcome
 from gnats.core.runtime.clock cimport monotonic_ns
+from gnats.core.runtime.kinds cimport SYSTEM
 from gnats.core.runtime.quiesce cimport qs_offline, qs_online
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
@@ -35,6 +36,7 @@ cdef class InternalSubscriber(Subscriber):
 
     def __cinit__(self, int kind, int fd, uint64_t cid, PollerBase poller not None, ServerState state not None):
         self.session = &INTERNAL_SESSION
+        self.echo = kind != SYSTEM   # the server does not hear its own events, nor answers its own requests
 
     def __dealloc__(self):
         if self.session != NULL:   # else __cinit__ failed before it set anything up

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import resource
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +11,7 @@ from support.dataplane import DataPlane, permissions
 
 from gnats.connection.closed_state import ClosedState
 from gnats.core.links.route_session import RouteSession
+from gnats.core.routing.services import ExportedService, ImportedService
 from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_PONG
 from gnats.options.values.auth import Permissions, SubjectPermission
 
@@ -388,3 +391,87 @@ def test_a_pong_overtakes_messages(plane: DataPlane, other: int) -> None:
     assert heard.count(b"RMSG A foo 30000\r\n") == 100
     assert heard.index(b"PONG\r\n") < len(heard) // 2
     assert len(heard) == 100 * (len(b"RMSG A foo 30000\r\n") + 30_002) + len(b"PONG\r\n")
+
+
+def test_a_route_that_closes_is_not_joined(plane: DataPlane, other: int) -> None:
+    """Else it would stay a sink of accounts and their interest when it has gone."""
+    client = plane.client(plane.account("A"))
+    client.say(b"SUB foo 1\r\n")
+    peer = plane.waiting_route(other)
+    session = peer.session
+    assert isinstance(session, RouteSession)
+    session.enqueue_proto(b"INFO " + b"x" * 8_000_000 + b"\r\n")  # more than the socket takes: it drains
+    plane.run()
+    session.close_connection(ClosedState.STALE_CONNECTION)
+    plane.run()
+    assert session.closed_reason == ClosedState.STALE_CONNECTION
+    session.join(headers=True, traces=True, pool_index=-1, pool_size=1)
+    plane.run()
+    client.say(b"SUB bar 2\r\n")
+    peer.socket.close()
+    plane.run()
+    del peer, session
+    plane.events.clear()
+    gc.collect()
+    plane.run()
+    plane.events.clear()
+    gc.collect()
+    for number in range(50):
+        plane.account(f"B{number}")
+    assert client.say(b"SUB foo.1 3\r\nPING\r\n").endswith(b"PONG\r\n")
+
+
+def test_pongs_ahead_of_messages_take_little_memory(plane: DataPlane, other: int) -> None:
+    client = plane.client(plane.account("A"))
+    route = plane.route(other)
+    route.say(b"RS+ A foo\r\n")
+    for _ in range(300):
+        client.send(b"PUB foo 30000\r\n" + bytes(30_000) + b"\r\n")
+        plane.run()
+    before = plane.pollers[other].state_now()["free_chunks"], route.session.snapshot()["pending_bytes"]
+    assert before[1] > 1 << 20
+    for _ in range(20):
+        route.send(b"PING\r\n" * 5000)
+        plane.run()
+    assert route.session.snapshot()["pending_bytes"] <= before[1] + 100_000 * len(b"PONG\r\n")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 200_000  # KiB; 2 KiB each would be 200 MB
+    assert route.hear().count(b"PONG\r\n") == 100_000
+
+
+def test_interest_waits_for_a_slow_peer(plane: DataPlane, other: int) -> None:
+    """Changes undo each other in the queue: a peer that reads nothing costs no more than the interest."""
+    client = plane.client(plane.account("A"))
+    route = plane.route(other, max_pending=1 << 20)
+    subject = b"s" * 3000
+    for number in range(2000):
+        client.say(b"SUB %b.%d 1\r\n" % (subject, number % 10))
+        client.say(b"UNSUB 1\r\n")
+    assert route.session.snapshot()["pending_bytes"] < 1 << 20
+    assert not route.session.closed_reason
+    client.say(b"SUB last 2\r\n")
+    lines = route.hear().splitlines()
+    assert lines[-1] == b"RS+ A last"
+    told: set[bytes] = set()
+    for line in lines:
+        (told.add if line.startswith(b"RS+") else told.remove)(line.split(b" ", 1)[1])
+    assert told == {b"A last"}
+
+
+def test_answers_of_services_reach_groups_and_other_servers(plane: DataPlane, other: int) -> None:
+    exporter, importer = plane.account("EXP"), plane.account("IMP")
+    service = ExportedService(exporter, "singleton", 60.0)
+    imported = ImportedService(
+        importer, service, b"svc", b"svc", None, use_published=False, share=False, to_system=False, sid=b"1"
+    )
+    client = plane.client(importer)
+    route = plane.route(other)
+    route.say(b"RS+ EXP svc\r\nRS+ IMP at.peer\r\n")
+    for subscribe, reply in (b"SUB here 1\r\n", b"here"), (b"SUB group q 2\r\n", b"group"), (b"", b"at.peer"):
+        client.say(subscribe + b"PUB svc %b 1\r\nx\r\n" % reply)
+        request = next(line for line in route.hear().splitlines() if b"MSG EXP svc" in line)
+        back = route.say(b"RMSG EXP %b 2\r\nok\r\n" % request.split()[3])
+        heard = client.hear()
+        assert (heard + back).endswith(b" 2\r\nok\r\n"), reply
+        assert (b"RMSG IMP at.peer 2\r\n" in back) == (reply == b"at.peer")
+    imported.close()
+    service.close()
