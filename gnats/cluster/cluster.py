@@ -439,6 +439,8 @@ class Cluster:
 
     def solicit(self, urls: Iterable[URL], accounts: Iterable[str]) -> None:
         """Dial routes of the configuration, for each account; "" stands for the pool."""
+        urls = tuple(urls)
+        self._tls_name.save(urls)
         self._solicitor.solicit(urls, accounts)
 
     async def check_again(self, route: Route) -> None:

@@ -76,8 +76,7 @@ class ClusterReload:
             self._apply_routes()
 
     def _apply_cluster(self) -> None:
-        # TLS for new connections, and another mode of compression, are to be applied here; until then
-        # options.reloadable refuses them.
+        # Another mode of compression is to be applied here; until then options.reloadable refuses it.
         new = self._new
         if new.name != self._old.name:
             self._rename(new.name, False)
@@ -110,12 +109,22 @@ class ClusterReload:
             for route in list(cluster.open.values()):
                 if route.connected and not route.solicited:  # else the peer's login is not known
                     await cluster.check_again(route)
+        if pinned_certs(new) != pinned_certs(old):
+            self._close_unpinned(pinned_certs(new))
         if new.permissions != old.permissions:
             self._set_permissions()
         if _told(new) != _told(old):
             self._tell()
         if (new.pool_size, set(new.accounts)) != (old.pool_size, set(old.accounts)):
             await self._change_pools()
+
+    def _close_unpinned(self, pins: frozenset[str]) -> None:
+        """Close the routes whose peers have none of the keys that are pinned now."""
+        refused = [route for route in self._cluster.routes if pins and route.peer_key() not in pins]
+        if refused:
+            self._log.notice(f"Disconnect {len(refused)} clients due to pinned certs reload")
+        for route in refused:
+            route.close(self._log, ClosedState.TLS_HANDSHAKE_ERROR)
 
     def _set_permissions(self) -> None:
         """Use new permissions on all routes. What follows in a peer comes after they are in force."""
@@ -162,6 +171,11 @@ def _missing(these: Iterable[T], those: Iterable[T]) -> tuple[T, ...]:
     """Return those of `these` that are not among `those`."""
     known = set(those)
     return tuple(each for each in these if each not in known)
+
+
+def pinned_certs(cluster: ClusterOptions) -> frozenset[str]:
+    """Return the digests of the keys that peers may have; empty: any."""
+    return cluster.tls.pinned_certs if cluster.tls else frozenset()
 
 
 def _told(cluster: ClusterOptions) -> Mapping[str, object]:

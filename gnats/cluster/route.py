@@ -150,6 +150,14 @@ class Route(ReportedConnection):
         info = tls_info(self.session) if self.session else None
         return info["peer_certs"][0] if info and info["peer_certs"] else None
 
+    def peer_key(self) -> str:
+        """Return the digest of the key of the peer's certificate, as in pinned_certs; empty without one."""
+        if (der := self.peer_certificate()) is None:
+            return ""
+        from gnats.tls.certs import PeerCertificate
+
+        return PeerCertificate.from_der(der).spki_sha256
+
     def auth_user(self) -> str:
         """Return the user's name for authentication errors; empty without a user."""
         return f"User {quote(self.connect.user)}" if self.connect.user else ""

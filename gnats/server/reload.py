@@ -189,8 +189,6 @@ class Reload:
         self._keep_cluster_name()  # another server may have brought one meanwhile
         server.opts, self._connector.auth = self._new, auth
         server.use_tls(tls)
-        if routes and "Cluster" in changed:
-            routes.use_tls(routes_tls)
         server.update_info()
         self._apply_options(changed)
         for field, notice in notices.items():
@@ -198,6 +196,8 @@ class Reload:
                 cluster.apply(field)
             if notice:
                 server.log.notice(notice)
+        if routes and "Cluster" in changed:
+            routes.use_tls(routes_tls)
         if log:
             server.log.become(log)
         server.config_time = time_ns()

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 from support.certs import Certificate, Certificates
-from support.clusters import launch_routed
+from support.clusters import launch_routed, routed
 from support.launch import Launch
 from support.monitor import monitor
+from support.reload import reload, without_always
 from support.routepeer import POOL, Fake, RouteListener, RoutePeer, route_address
 from support.servers import TIMEOUT, Server, reserve_port
 from support.tlswire import TLS_1_2, TLS_1_3, client_context, outcome
@@ -184,6 +185,37 @@ def test_a_reload_reads_renewed_certificates(
     assert new.sock.getpeercert(True) == renewed.der  # type: ignore[attr-defined]
     old.send(fake.connect() + fake.info())
     old.fence()
+
+
+def test_a_reload_closes_routes_without_a_pinned_key(launch: Launch, certs: Certificates) -> None:
+    other = certs.make("another node", issuer=certs.ca)
+    server = launch_routed(launch, "-D", cluster=tls(certs))
+    with Fake() as one, Fake() as two:
+        stays, goes = (
+            fake.greet(server, client_context(certs, cert))
+            for fake, cert in ((one, certs.node), (two, other))
+        )
+        for fake, peer in (one, stays), (two, goes):
+            peer.send(fake.connect() + fake.info())
+            peer.fence()
+        block = tls(certs, f'pinned_certs: ["{certs.node.pin}"]')
+        assert without_always(reload(server, routed(cluster=block))) == ["Reloaded: cluster"]
+        assert not [op for op in goes.rest() if op.startswith(b"-ERR")]
+        goes.wait_logged(server, f"{CLOSED} - Remote: {two.name}")
+        server.wait_log("Disconnect 1 clients due to pinned certs reload\n")
+        stays.fence()
+
+
+def test_a_reload_switches_tls_on_and_off(launch: Launch, certs: Certificates, fake: Fake) -> None:
+    """For new connections."""
+    server = launch_routed(launch, "-D")
+    peers = [fake.dial(server)]
+    context = client_context(certs, certs.node)
+    for block in tls(certs), "":
+        reload(server, routed(cluster=block))
+        peers.append(fake.greet(server, context if block else None))
+        assert peers[-1].info.get("tls_required", False) is bool(block)
+    peers[0].fence()
 
 
 MAPS = {
