@@ -13,7 +13,7 @@ from support.caller import Caller
 from support.clusters import Cluster, line
 from support.launch import Launch
 from support.reload import FAILED, hang_up
-from support.servers import Kind, selected, until
+from support.servers import Kind, Server, selected, until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -57,12 +57,19 @@ class End:
         self.client.subscribe(f"more.{number}")
         self.wanted = ["load.>", "load.* group", f"more.{number}"]
         self.sent = 0
+        self.changing = ""
 
     def publish(self, count: int = BATCH) -> None:
+        """Publish messages, and change a subscription."""
         for _ in range(count):
             self.sent += 1
             self.client.publish(f"load.{self.number}", f"{self.number}.{self.sent}".encode())
-        self.client.fence()
+        if self.changing:
+            self.client.send(f"UNSUB {self.changing}\r\n".encode())
+            self.wanted.pop()
+        subject = f"more.{self.number}.{self.sent}"
+        self.changing = self.client.subscribe(subject)
+        self.wanted.append(subject)
 
     def heard(self) -> Counter[bytes]:
         """Return how often each message came to the subscription that no group shares."""
@@ -101,16 +108,15 @@ def equal(cluster: Cluster, ends: list[End]) -> bool:
     )
 
 
-def reload_under_load(
-    cluster: Cluster, number: int, change: tuple[str, str], publish: Callable[[], None]
-) -> None:
-    server = cluster[number]
+def reload_under_load(server: Server, change: tuple[str, str], publish: Callable[[], None]) -> None:
+    """Reload a member while clients publish, and let them go on for a while."""
     text = re.sub(r"\nio_threads: \d+\n", "\n", server.conf.read_text())
     start = len(server.log)
     hang_up(server, text.replace("# before\n" + change[0], "# after\n" + change[1]))
-    while not re.search("Reloaded server configuration", server.log[start:]):
+    while "Reloaded server configuration" not in server.log[start:]:
         publish()
         assert FAILED not in server.log[start:]
+    assert "Reloaded: cluster" in server.log[start:]
     for _ in range(3):
         publish()
 
