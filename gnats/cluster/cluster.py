@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gnats.accounts.account import TRAFFIC
 from gnats.cluster.client_urls import ClientURLs, own_urls
+from gnats.cluster.compression import follow_rtt, negotiates
 from gnats.cluster.gossip import forward_new_route, implicit_targets
 from gnats.cluster.handshake import Handshake, Spawn, delays_info
 from gnats.cluster.info import OwnInfo, PeerInfo
@@ -212,6 +213,7 @@ class Cluster:
             retries=cluster.write_timeout != "close",
             ping_interval=min(cluster.ping_interval or opts.ping_interval, MAX_PING_INTERVAL),
             ping_max=max(cluster.ping_max or opts.ping_max, -1),
+            negotiates=negotiates(cluster.compression.mode),
         )
         sock.detach()
         route = self._open[session.cid] = Route(session, unmapped(host), port, target)
@@ -250,7 +252,10 @@ class Cluster:
 
     def _on_pong(self, source: Connection | None, a: int, b: int, data: object) -> None:
         route = self._route(source)
-        if route and route.dial_next:
+        if route is None:
+            return
+        follow_rtt(route, self._options().cluster.compression)
+        if route.dial_next:
             target, route.dial_next = route.dial_next, None
             self._solicitor.dial(target)
 

@@ -46,6 +46,7 @@ class Route(ReportedConnection):
         "host",
         "index",
         "joined",
+        "negotiated",
         "no_pool",
         "no_reconnect",
         "peer",
@@ -76,6 +77,9 @@ class Route(ReportedConnection):
         """The account that it is for alone; empty: it is one of the pool."""
         self.gossip_mode = target.gossip_mode if target else GOSSIP_DEFAULT
         self.compression = NOT_SUPPORTED
+        """How this server compresses what it sends."""
+        self.negotiated = False
+        """The servers have agreed whether to compress, or need not."""
         self.connect = PeerConnect()
         self.connected = False
         """True once a CONNECT was accepted."""

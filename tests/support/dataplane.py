@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from gnats.core.accounts.account import Account
 from gnats.core.accounts.registry import AccountRegistry
@@ -71,12 +72,19 @@ class DataPlane:
         self.run()
         return peer
 
-    def waiting_route(self, poller: int = 0, *, expect_connect: bool = False) -> Peer:
-        """Connect a server that has not been registered."""
+    def waiting_route(
+        self,
+        poller: int = 0,
+        *,
+        expect_connect: bool = False,
+        layer: Callable[[RouteSession], object] = bool,
+        **options: Any,
+    ) -> Peer:
+        """Connect a server that has not been registered. `layer` may put a layer before its session."""
         sock, fd, cid = self._socket()
-        route = RouteSession(
-            ROUTER, fd, cid, self.pollers[poller], self.state, self.registry, ping_interval=0
-        )
+        options = {"ping_interval": 0} | options
+        route = RouteSession(ROUTER, fd, cid, self.pollers[poller], self.state, self.registry, **options)
+        layer(route)
         route.start(b"", expect_connect=expect_connect)
         self.run()
         return Peer(self, route, sock)
