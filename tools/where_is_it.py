@@ -39,8 +39,9 @@ TABLE = {
         addShadowSubscriptions=add_shadows authViolation canSubscribe closeConnection connectionTypeAllowed
         deliverMsg doTLSHandshake=start_handshake enqueueProto flushClients=end_batch flushOutbound
         genHeader=begin_header getHeader=find_header processErr processHeaderPub=parse_pub
-        processInboundClientMsg processInboundMsg processMsgResults processPing processPingTimer processPong
-        processPub=parse_pub processServiceImport processSub processUnsub pubAllowed=Permissions.pub_allowed
+        processInboundClientMsg processInboundMsg processMsgResults processPing processPingTimer
+        processPong=textsession.process_pong processPub=parse_pub processServiceImport processSub
+        processUnsub pubAllowed=Permissions.pub_allowed
         queueOutbound readLoop registerWithAccount removeHeaderIfPresent=remove_header removeSecretsFromTrace
         responseAllowed=replies_use sendErr sendOK setFirstPingTimer setHeader=headers.set_header
         setPermissions splitSubjectQueue stalledWait=Connection.stall traceMsg
@@ -119,7 +120,7 @@ TABLE = {
     "log.go": "ConfigureLogger RateLimitErrorf=Logger.allow ReOpenLogFile=Server.reopen_log",
     "monitor.go": """core/accounts/listing Accountz Connz=connz.connz expvarz=debugz.expvarz Gatewayz
         Healthz=healthz.healthz Ipqueuesz Jsz JszAccount Leafz profilez=profilez.profilez Raftz
-        Routez=clusterz.routez Subsz=subsz.subsz Varz=varz.varz""",
+        Routez=routez.routez Subsz=subsz.subsz Varz=varz.varz""",
     "msgtrace.go": """addEgressEvent=trace_egress addJetStreamEvent=trace_jetstream
         addServiceImportEvent=msgtrace.trace_service_import addStreamExportEvent=trace_stream_export
         addSubjectMappingEvent=msgtrace.trace_mapping initMsgTrace sendEvent=send_msg_trace""",
@@ -138,6 +139,16 @@ TABLE = {
         clientHasMovedToDifferentAccount=ClientReload._has_moved recheckPinnedCerts=ClientReload._is_pinned
         Reload=Server.reload reloadAuthorization ReloadOptions""",
     "ring.go": "append=Clients._on_closed",
+    "route.go": """addRoute=Routes.add connectToRoute=Solicitor.dial createRoute=Cluster._create
+        forwardNewRouteInfoToKnownServers=forward_new_route
+        generateRouteInitialInfoJSON=OwnInfo.initial handleDuplicateRoute=_replaced_by
+        hasThisRouteConfigured processImplicitRoute=implicit_targets
+        processRouteConnect=Handshake.process_connect processRouteInfo=Handshake.process_info
+        reConnectToRoute=Solicitor.dial_again removeAllRoutesExcept=Cluster.name_changed
+        removeRoute=Routes.remove routeShouldDelayInfo=delays_info routeStillValid=Solicitor._valid
+        sendAsyncInfoToClients=Clients.send_info sendRouteConnect=OwnInfo.connect
+        solicitRoutes=Solicitor.solicit_routes startRouteAcceptLoop=Cluster.start
+        upgradeRouteToSolicited=upgrade_to_solicited""",
     "scheduler.go": """add=schedule_add decode=schedules_decode encode=schedules_encode
         getScheduledMessages=run_next parseMsgSchedule=cron_due remove=schedule_drop""",
     "sdm.go": "jetstream/stream/aging isSubjectDeleteMarker=aging.is_marker",
@@ -190,7 +201,7 @@ PLAIN = """conf/lex.go conf/parse.go const.go errors.go jetstream_errors_generat
 """Go files that docstrings name, without functions worth finding."""
 
 NOT_YET = """certidp/ certstore/ client_proxyproto.go gateway.go jetstream_cluster.go leafnode.go mqtt.go
-    ocsp.go ocsp_peer.go ocsp_responsecache.go proto.go raft.go raft_transport.go route.go tpm/
+    ocsp.go ocsp_peer.go ocsp_responsecache.go proto.go raft.go raft_transport.go tpm/
     websocket.go"""
 NOT_NEEDED = "ats/ dios.go elastic/ errors_gen.go gsl/"
 

@@ -177,6 +177,16 @@ class Session(ReportedConnection):
             self._deciding.cancel()
             self._deciding = None
 
+    @property
+    def trace_name(self) -> str:
+        """The name that the client gave itself, for traces of messages."""
+        return self.opts.name
+
+    @property
+    def trace_account(self) -> str:
+        """The name of the client's account, for traces of messages."""
+        return self.account.name
+
     def snapshot(self) -> dict[str, int]:
         """Return the counters (see Client.snapshot); of a closed connection, the last ones."""
         return self.client.snapshot() if self.client else self.final

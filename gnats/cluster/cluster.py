@@ -104,7 +104,7 @@ class Cluster:
             create=self._dialled,
             spawn=spawn,
         )
-        self._open: dict[int, Route] = {}
+        self.open: dict[int, Route] = {}
         """All connections by id, also those that are not registered (yet)."""
         self._remote_urls: dict[str, list[str]] = {}
         """The client URLs of remote servers, by id, where clients are told them."""
@@ -119,7 +119,7 @@ class Cluster:
     @property
     def connected(self) -> bool:
         """Whether there are connections, registered or not."""
-        return bool(self._open)
+        return bool(self.open)
 
     @property
     def port(self) -> int:
@@ -129,7 +129,7 @@ class Cluster:
     def traffic(self) -> dict[str, int]:
         """Return the messages and bytes (TRAFFIC) of all routes since the start."""
         total = dict(self._ended)
-        for route in self._open.values():
+        for route in self.open.values():
             counters = route.session.snapshot() if route.session else {}
             for name in TRAFFIC:
                 total[name] += counters.get(name, 0)
@@ -171,12 +171,12 @@ class Cluster:
 
     def close(self) -> None:
         """Close all connections: the server shuts down."""
-        for route in list(self._open.values()):
+        for route in list(self.open.values()):
             route.close(self._log, ClosedState.SERVER_SHUTDOWN)
 
     def connections(self) -> list[Connection]:
         """Return the data plane's sides of all connections."""
-        return [route.session for route in self._open.values() if route.session]
+        return [route.session for route in self.open.values() if route.session]
 
     def lame_duck(self) -> None:
         """Tell the other servers not to send clients here, and tell clients the others only."""
@@ -216,7 +216,7 @@ class Cluster:
             negotiates=negotiates(cluster.compression.mode),
         )
         sock.detach()
-        route = self._open[session.cid] = Route(session, unmapped(host), port, target)
+        route = self.open[session.cid] = Route(session, unmapped(host), port, target)
         if target is None:
             timeout = cluster.auth_timeout if cluster.username else 0.0
             session.start(self.info.initial(), expect_connect=True, auth_timeout=timeout)
@@ -242,7 +242,7 @@ class Cluster:
         Reporting(self._log, self._route).serve(events, (ROUTER,))
 
     def _route(self, source: Connection | None) -> Route | None:
-        return self._open.get(source.cid) if isinstance(source, Connection) else None
+        return self.open.get(source.cid) if isinstance(source, Connection) else None
 
     def _on_connect(self, source: Connection | None, a: int, b: int, data: object) -> bool:
         return answer_punt(self._route(source), data, self._handshake.process_connect, self._log)
@@ -263,7 +263,7 @@ class Cluster:
         route = self._route(source)
         if route is None:
             return
-        del self._open[route.cid]
+        del self.open[route.cid]
         self._hooks.gone()
         route.tell_left_out(self._log)
         if route.session:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gnats.auth.connect import remove_secrets_from_trace
 from gnats.auth.passwords import TooManyWaitError, check_password, check_password_async, is_bcrypt
 from gnats.cluster.compression import UnknownModeError, choose_mode, level_of, negotiates
-from gnats.cluster.info import OwnInfo, PeerConnect, PeerInfo
+from gnats.cluster.info import TRACES_PROTO, OwnInfo, PeerConnect, PeerInfo
 from gnats.cluster.name import ClusterName
 from gnats.cluster.route import Route
 from gnats.cluster.routes import Added, Duplicate, Refused, Routes
@@ -273,6 +273,7 @@ class Handshake:
             account=text_bytes(route.account),
             pinned=tuple(map(text_bytes, routes.pinned)),
             headers=info.headers and not opts.no_header_support,
+            traces=info.proto >= TRACES_PROTO,
             permissions=_permissions(opts),
             measure=route.dial_next is not None,
         )

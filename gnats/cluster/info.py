@@ -19,7 +19,9 @@ from gnats.options.values.cluster import RoutePermissions
 from gnats.version import NATS_VERSION, RUNTIME
 
 ROUTE_PROTO = 3
-"""The protocol between servers: 3 has message traces (MsgTraceProto)."""
+"""The protocol between servers."""
+TRACES_PROTO = 3
+"""From this protocol on, a server knows traces of messages (MsgTraceProto)."""
 GOSSIP_DEFAULT, GOSSIP_DISABLED, GOSSIP_OVERRIDE = range(3)
 """What a server does with the INFO of a server that it has connected to because of gossip: not forward it;
 not forward it, even if it accepted the connection; forward it."""

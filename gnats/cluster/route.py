@@ -115,6 +115,16 @@ class Route(ReportedConnection):
         return self.peer.server_name if self.peer else ""
 
     @property
+    def trace_name(self) -> str:
+        """The peer's server name, for traces of messages."""
+        return self.remote_name
+
+    @property
+    def trace_account(self) -> str:
+        """Messages name their account."""
+        return ""
+
+    @property
     def closing(self) -> bool:
         """Whether the connection is closed, or will be."""
         return self.session is None or self.leaving or self.session.closed_reason != 0

@@ -5,9 +5,9 @@ import json
 import os
 import struct
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from json.encoder import encode_basestring  # the one in C, if there is one
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.core.routing.tracing import fields
 from gnats.events.events import encode
@@ -26,14 +26,30 @@ from gnats.jetstream.publish.errors import (
 )
 
 if TYPE_CHECKING:
-    from gnats.client.session import Session
+    from gnats.accounts.accounts import Accounts
     from gnats.events.events import Events
     from gnats.log.logger import Logger
 
 CLIENT = 0
 """The kind of connection of a client, in events."""
 
-_HEAD = struct.Struct("=IIq")
+
+class Traced(Protocol):
+    """A connection, as traces show it."""
+
+    @property
+    def trace_name(self) -> str:
+        """The name of the client, or of the server at the other end; "" without one."""
+
+    @property
+    def trace_account(self) -> str:
+        """The account of a client; "" for a connection that carries several."""
+
+
+Find = Callable[[int], Traced | None]
+"""Return the connection with an id, None if it has gone."""
+
+_HEAD = struct.Struct("=IIqIxxxx")
 _ENTRY = struct.Struct("=qQIIIcBxx")
 
 _EGRESS_ERRORS = {
@@ -43,6 +59,8 @@ _EGRESS_ERRORS = {
     4: "Not delivered because client is closed",
     5: "Not delivered because auto-unsubscribe exceeded",
     6: "Not delivered because fast producer not stalled and consumer is slow",
+    7: "Not delivered because remote does not support message tracing",
+    8: "Message delivered but remote does not support message tracing so no trace event generated from there",
 }
 _REFUSALS = {
     1: "Permissions Violation for Publish to",
@@ -78,36 +96,38 @@ _MOST_SESSIONS = 16
 
 
 class Traces:
-    """Publishes the traces of clients' messages in their accounts.
+    """Publishes the traces of messages in their accounts.
 
-    A thread makes those with very long headers, or of very many deliveries. Sessions take turns; the traces
-    of one session come in order. `sessions` are all clients by id. `spawn` starts a task that is cancelled
-    when the server stops. Used in the loop's thread.
+    A thread makes those with very long headers, or of very many deliveries. Connections take turns; the
+    traces of one come in order. `find` returns a connection by its id. `spawn` starts a task that is
+    cancelled when the server stops. Used in the loop's thread.
     """
 
     def __init__(
         self,
-        sessions: "Mapping[int, Session]",
+        find: Find,
+        accounts: "Accounts",
         events: "Callable[[], Events | None]",
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         log: "Logger",
     ) -> None:
-        self._sessions = sessions
+        self._find = find
+        self._accounts = accounts
         self._events = events
         self._spawn = spawn
         self._log = log
-        self._waiting: dict[Session, deque[bytes]] = {}
+        self._waiting: dict[int, deque[bytes]] = {}
 
-    def publish(self, session: "Session", data: bytes) -> None:
-        """Publish the trace of a session's message; `data` are the poller's notes (EV_MSG_TRACE)."""
-        waiting = self._waiting.get(session)
+    def publish(self, cid: int, data: bytes) -> None:
+        """Publish the trace of a connection's message; `data` are the poller's notes (EV_MSG_TRACE)."""
+        waiting = self._waiting.get(cid)
         if waiting is None and len(data) < LONG:
             if events := self._events():
-                trace = _Trace(self._sessions, session, data, events.server_info())
-                events.publish_encoded_in(session.account, trace.dest, *trace.encode())
+                trace = _Trace(self._find, data, events.server_info())
+                self._publish(events, trace, *trace.encode())
             return
         if waiting is None and len(self._waiting) < _MOST_SESSIONS:
-            waiting = self._waiting[session] = deque()
+            waiting = self._waiting[cid] = deque()
             if len(self._waiting) == 1:
                 self._spawn(self._work())
         if waiting is None or sum(map(len, waiting)) + len(data) > _MOST_WAITING:
@@ -116,51 +136,51 @@ class Traces:
             return
         waiting.append(data)
 
+    def _publish(self, events: "Events", trace: "_Trace", header: bytes | None, payload: bytes) -> None:
+        if account := self._accounts.get(trace.account):
+            events.publish_encoded_in(account, trace.dest, header, payload)
+
     async def _work(self) -> None:
         try:
             while self._waiting:
-                session, waiting = next(iter(self._waiting.items()))
-                await self._publish_long(session, waiting[0])
+                cid, waiting = next(iter(self._waiting.items()))
+                await self._publish_long(waiting[0])
                 waiting.popleft()
-                del self._waiting[session]
+                del self._waiting[cid]
                 if waiting:
-                    self._waiting[session] = waiting  # at the end: the other sessions come first
+                    self._waiting[cid] = waiting  # at the end: the other connections come first
         finally:
             self._waiting.clear()
 
-    async def _publish_long(self, session: "Session", data: bytes) -> None:
+    async def _publish_long(self, data: bytes) -> None:
         if events := self._events():
-            trace = _Trace(self._sessions, session, data, events.server_info())
+            trace = _Trace(self._find, data, events.server_info())
             encoded = await asyncio.to_thread(trace.encode)
-            events.publish_encoded_in(session.account, trace.dest, *encoded)
+            self._publish(events, trace, *encoded)
 
 
 class _Trace:
-    """One message's trace, to be published to `dest`."""
+    """One message's trace, to be published to `dest` in `account`."""
 
-    def __init__(
-        self,
-        sessions: "Mapping[int, Session]",
-        session: "Session",
-        data: bytes,
-        server: dict[str, object],
-    ) -> None:
-        self._sessions = sessions
-        self._session = session
+    def __init__(self, find: Find, data: bytes, server: dict[str, object]) -> None:
+        self._find = find
         self._data = data
         self._server = server
-        self._header_n, dest_n, self._size = _HEAD.unpack_from(data)
+        self._header_n, dest_n, self._size, self._hops = _HEAD.unpack_from(data)
         self._at = _HEAD.size + self._header_n + dest_n
         self.dest = data[self._at - dest_n : self._at]
+        _, _, _, _, (_, account, _) = next(entries(data, self._at))  # the ingress
+        self.account: str = json.loads(account)
 
     def encode(self) -> tuple[bytes | None, bytes]:
         """Return the header and the payload to publish. May be called in a thread."""
         header = self._data[_HEAD.size : _HEAD.size + self._header_n]
-        events = trace_events(self._sessions, self._session, header, entries(self._data, self._at))
-        payload = b'{"server":%b,"request":{"header":%b,"msgsize":%d},"events":%b}' % (
+        events = trace_events(self._find, self.account, header, entries(self._data, self._at))
+        payload = b'{"server":%b,"request":{"header":%b,"msgsize":%d},%b"events":%b}' % (
             marshal(self._server),
             header_json(header),
             self._size,
+            b'"hops":%d,' % self._hops if self._hops else b"",
             marshal(events),
         )
         return encode(payload, _first(header, b"Accept-Encoding").encode(errors="replace"))
@@ -208,20 +228,17 @@ def entries(data: bytes, at: int) -> Iterator[Entry]:
         yield when, cid, kind.decode(), code, texts
 
 
-def trace_events(
-    sessions: "Mapping[int, Session]", session: "Session", header: bytes, noted: Iterator[Entry]
-) -> list[dict[str, object]]:
+def trace_events(find: Find, account: str, header: bytes, noted: Iterator[Entry]) -> list[dict[str, object]]:
     """Turn a trace's notes into its events; the first is the ingress of the message."""
     events: list[dict[str, object]] = []
     stream: dict[str, object] = {}
-    account = session.account.name
     for when, cid, kind, code, (first, second, third) in noted:
         ts = rfc3339(when)
         event: dict[str, object]
         match kind:
             case "i":
-                event = {"type": "in", "ts": ts, "kind": CLIENT, "cid": cid}
-                event |= _named(session) | {"acc": account, "subj": text_of(first)}
+                event = {"type": "in", "ts": ts, "kind": code, "cid": cid}
+                event |= _named(find(cid)) | {"acc": account, "subj": text_of(first)}
             case "x":
                 events[0]["error"] = f"{_REFUSALS[code]} {quote(first)}" if code in _REFUSALS else _TOO_LARGE
                 continue
@@ -240,12 +257,17 @@ def trace_events(
             case "l":
                 stream["error"] = stream_error(cid, text_of(first), header)
                 continue
+            case "h":
+                event = {"type": "eg", "ts": ts, "kind": second[0], "cid": cid} | _named(find(cid))
+                event["hop"] = text_of(first)
+                if code:
+                    event["error"] = _EGRESS_ERRORS[code]
             case _:
                 event = {"type": "eg", "ts": ts, "kind": CLIENT, "cid": cid}
-                if receiver := sessions.get(cid):
+                if receiver := find(cid):
                     event |= _named(receiver)
-                    if receiver.account.name != account:
-                        event["acc"] = receiver.account.name
+                    if receiver.trace_account != account:
+                        event["acc"] = receiver.trace_account
                 event["sub"] = text_of(first)
                 if second:
                     event["queue"] = text_of(second)
@@ -276,5 +298,5 @@ def stream_error(number: int, text: str, header: bytes) -> str:
     return f"{publish_error(number)[1]}{text} ({number})"
 
 
-def _named(session: "Session") -> dict[str, object]:
-    return {"name": session.opts.name} if session.opts.name else {}
+def _named(connection: Traced | None) -> dict[str, object]:
+    return {"name": connection.trace_name} if connection and connection.trace_name else {}

@@ -12,7 +12,7 @@ from gnats.client.session import Session
 from gnats.connection.closed_state import ClosedState
 from gnats.core.client import Client
 from gnats.core.net.connection import Connection
-from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_MSG_TRACE
+from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO
 from gnats.core.runtime.kinds import CLIENT
 from gnats.runtime.reported import answer_punt, unmapped
 from gnats.runtime.reporting import Reporting
@@ -20,7 +20,6 @@ from gnats.runtime.reporting import Reporting
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
     from gnats.core.runtime.state import ServerState
-    from gnats.events.msgtrace import Traces
     from gnats.runtime.dispatch import EventTable
     from gnats.runtime.pollers import Pollers
     from gnats.tls.context import ClientTLS
@@ -57,7 +56,6 @@ class Clients:
         self.refused: dict[int, Session] = {}
         self.closed: deque[Session] = deque(maxlen=most_closed)
         self.total = 0
-        self._traces: Traces | None = None
 
     def __bool__(self) -> bool:
         return bool(self.open or self.refused)
@@ -136,14 +134,18 @@ class Clients:
     def send_info(self) -> None:
         """Send a new INFO to all clients that take one (sendAsyncInfoToClients).
 
-        A client whose first PING has not been answered gets the new one with that answer.
+        A client whose first PING has not been answered gets the new one with that answer. These come first:
+        when one client has the new INFO, none gets the old one any more.
         """
+        begun = []
         for session in self.open.values():
             client = session.client
             if client is None or session.leaving or not session.knows_info():
                 continue
             if client.pong_sent or not client.replace_connect_info(self._connector.connect_info(session)):
-                client.enqueue_proto(self._connector.client_info(session))
+                begun.append((client, session))
+        for client, session in begun:
+            client.enqueue_proto(self._connector.client_info(session))
 
     # -- one client ------------------------------------------------------------------------------------------
 
@@ -177,7 +179,6 @@ class Clients:
             (EV_CONNECT, self._on_connect),
             (EV_INFO, self._on_info),
             (EV_CLOSED, self._on_closed),
-            (EV_MSG_TRACE, self._on_msg_trace),
         ):
             events.on(event, handler, (CLIENT,))
         Reporting(self._log, self._session).serve(events, (CLIENT,))
@@ -201,16 +202,6 @@ class Clients:
         if session and session.cid not in self.open and isinstance(data, bytes):
             return False  # a refused connection, which is being closed
         return answer_punt(session, data, answer, self._log)
-
-    def _on_msg_trace(self, source: Connection | None, a: int, b: int, data: object) -> None:
-        session = self._session(source)
-        if session and isinstance(data, bytes):
-            if self._traces is None:
-                from gnats.events.msgtrace import Traces  # the first traced message loads it
-
-                connector = self._connector
-                self._traces = Traces(self.open, connector.events, connector.spawn, self._log)
-            self._traces.publish(session, data)
 
     def _on_closed(self, source: Connection | None, reason: int, num_subs: int, data: object) -> None:
         session = self._session(source)

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import time
+from collections import ChainMap
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,9 @@ from gnats.auth.connect import Connector
 from gnats.client.session import Session
 from gnats.clock import time_ns, timeout
 from gnats.connection.info import Info
-from gnats.core.runtime.inbox import EV_JETSTREAM
+from gnats.core.net.connection import Connection
+from gnats.core.runtime.inbox import EV_JETSTREAM, EV_MSG_TRACE
+from gnats.core.runtime.kinds import CLIENT, ROUTER
 from gnats.core.runtime.state import ServerState
 from gnats.errors import OptionError, ServerError
 from gnats.events.events import Events
@@ -38,7 +41,9 @@ from gnats.system.paths import write_pid_file
 
 if TYPE_CHECKING:
     from gnats.cluster.cluster import Cluster
+    from gnats.cluster.route import Route
     from gnats.events.latency import Latency
+    from gnats.events.msgtrace import Traces
     from gnats.jetstream.control.jetstream import JetStream
     from gnats.jetstream.engine.engine import Engine
     from gnats.monitor.http import Monitor
@@ -129,6 +134,7 @@ class Server:
         self._profiler: Profiler | None = None
         self._lame_duck: LameDuck | None = None
         self._latency: Latency | None = None
+        self._traces: Traces | None = None
         self._ports_file: PortsFile | None = None
         self._listening: dict[str, socket.socket] = {}
         self._changing = asyncio.Lock()  # held while starting, and while stopping
@@ -319,6 +325,7 @@ class Server:
         if self.cluster:
             self.cluster.serve(events)
         events.on(EV_JETSTREAM, self._on_jetstream_event)
+        events.on(EV_MSG_TRACE, self._on_msg_trace, (CLIENT, ROUTER))
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), events.handle, self.log)
         self.internal_clients.poller = self.pollers.internal
         self.accounts.no_events = self._let_go_of_streams
@@ -593,6 +600,7 @@ class Server:
             self.accounts,
             self.clients,
             self.log,
+            connections=ChainMap[int, Any](self.clients, self.cluster.open if self.cluster else {}),
             options=lambda: self.opts,
             spawn=self.spawn,
             reload=self.reload,
@@ -620,6 +628,19 @@ class Server:
 
             self._latency = Latency(self.name, self.opts.cluster.name, self.clients, self.internal_clients)
         self._latency.measured(account, wanted, status, data)
+
+    def _on_msg_trace(self, source: Connection | None, a: int, b: int, data: object) -> None:
+        if source is None or not isinstance(data, bytes):
+            return
+        if self._traces is None:
+            from gnats.events.msgtrace import Traces  # the first traced message loads it
+
+            find, events = self._find_connection, lambda: self.events
+            self._traces = Traces(find, self.accounts, events, self.spawn, self.log)
+        self._traces.publish(source.cid, data)
+
+    def _find_connection(self, cid: int) -> "Session | Route | None":
+        return self.clients.get(cid) or (self.cluster.open.get(cid) if self.cluster else None)
 
     def disconnect_client_by_id(self, cid: int) -> None:
         """Close a client's connection. Raises KeyError for an unknown client."""

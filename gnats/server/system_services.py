@@ -3,7 +3,7 @@
 import binascii
 import json
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +67,7 @@ class Services:
     clients by id. `options` returns the current options. `spawn` runs a coroutine as a task, until the server
     shuts down. `reload` reloads the configuration, and raises OptionError or ServerError. `disconnect` closes
     a client by its id, `lame_duck` sends it the INFO of lame duck mode; both raise KeyError for an unknown
-    one.
+    one. `connections` contains the ids of all connections that requests come from: clients and routes.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class Services:
         sessions: "Mapping[int, Session]",
         log: "Logger",
         *,
+        connections: Container[int],
         options: "Callable[[], Options]",
         spawn: "Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]",
         reload: Callable[[], Awaitable[None]],
@@ -94,7 +95,7 @@ class Services:
         self._options = options
         self._spawn = spawn
         self._reload_server = reload
-        self._long_work = LongWork(sessions, spawn, log)
+        self._long_work = LongWork(connections, spawn, log)
         me = f"$SYS.REQ.SERVER.{events.server_id}"
         self._on("$SYS.REQ.SERVER.PING", self._statsz)
         for prefix in (me, "$SYS.REQ.SERVER.PING"):

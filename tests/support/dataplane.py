@@ -68,7 +68,7 @@ class DataPlane:
         peer = self.waiting_route(poller)
         assert isinstance(peer.session, RouteSession)
         pool = {"pool_index": -1, "pool_size": 1} | terms
-        peer.session.join(headers=headers, **pool)  # type: ignore[arg-type]
+        peer.session.join(headers=headers, **({"traces": True} | pool))  # type: ignore[arg-type]
         self.run()
         return peer
 

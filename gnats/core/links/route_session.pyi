@@ -50,6 +50,19 @@ class RouteSession(TextSession):
         """
     def set_uncompressed(self, uncompressed: bool) -> None:
         """After compress(): write the format only from now on, or compress."""
+    def announce_again(self) -> None:
+        """Announce all interest again: the peer accepts more of it now."""
+    def drop_account(self, name: bytes) -> None:
+        """Carry an account no longer, and forget the peer's interest in it.
+
+        What the peer tells of it is ignored from now on. The peer, which is told so by other means, forgets
+        ours. Raises MemoryError.
+        """
+    def carry(self, name: bytes) -> None:
+        """Undo drop_account(), or join()'s `pinned` for this account: announce its interest.
+
+        Raises MemoryError.
+        """
     def join(
         self,
         *,
@@ -59,6 +72,7 @@ class RouteSession(TextSession):
         account: bytes = b"",
         pinned: tuple[bytes, ...] = (),
         headers: bool,
+        traces: bool,
         permissions: Permissions | None = None,
         measure: bool = False,
     ) -> None:
@@ -66,7 +80,7 @@ class RouteSession(TextSession):
 
         `greeting` is sent first. The connection carries the accounts whose names have the index `pool_index`
         in a pool of `pool_size` connections, without those named in `pinned`; all accounts when the index is
-        -1; or only the account that `account` names. `permissions` say what is announced (publish) and what
-        the peer may subscribe to. With `measure`, send a PING, and post EV_PONG when it is answered. Call it
-        once. Raises MemoryError.
+        -1; or only the account that `account` names. `headers` and `traces` say what the peer knows;
+        `permissions` what is announced (publish) and what the peer may subscribe to. With `measure`, send a
+        PING, and post EV_PONG when it is answered. Call it once. Raises MemoryError.
         """

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
     from gnats.accounts.internal_clients import InternalClients
     from gnats.client.session import Session
+    from gnats.cluster.cluster import Cluster
     from gnats.core.accounts.listing import Row
     from gnats.runtime.pollers import Pollers
 
@@ -34,6 +35,8 @@ class SubszServer(Named, Protocol):
     def internal_clients(self) -> "InternalClients": ...
     @property
     def pollers(self) -> "Pollers | None": ...
+    @property
+    def cluster(self) -> "Cluster | None": ...
 
 
 def subsz(server: SubszServer, options: SubszOptions) -> Page:
@@ -104,8 +107,10 @@ def _matching(
 ) -> Steps[Listing]:
     total = 0
     details: list[Page] = []
+    routes = {route.cid for route in server.cluster.routes} if server.cluster else set()
     for account in accounts:
         rows = matching(account.sublist, subject.encode("utf-8", "surrogateescape"))
+        rows = [row for row in rows if row[5] not in routes]  # other servers list theirs
         for row in rows[max(offset - total, 0) :][: limit - len(details)]:
             details.append(_row_detail(server, account, row))
         total += len(rows)

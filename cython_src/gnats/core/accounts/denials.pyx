@@ -15,6 +15,7 @@ from gnats.core.net.log_records cimport (
     LOG_SUBSCRIPTION_REMOVED,
     LOG_SUBSCRIPTION_VIOLATION,
 )
+from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription, sub_queue, sub_sid, sub_subject
 from gnats.includes.text cimport put
@@ -45,6 +46,8 @@ cdef void report_removed(Connection c, const Subscription *s) noexcept nogil:
     queue.n = s.queue_len
     sid.p = <char *> sub_sid(s)
     sid.n = s.sid_len
+    if c.kind != CLIENT:
+        return   # a server's: it is not told, nor is each of its many subscriptions logged
     c.session.send_denied(c, DENIED_FURTHER, &subject, &queue, &sid)
     log_subscription(c, LOG_SUBSCRIPTION_REMOVED, &subject, &queue, &sid)
 

@@ -32,6 +32,7 @@ cdef struct ClientDetails:
 cdef class Subscriber(Connection):
     cdef void *account            # borrowed Account to publish and subscribe in; the owner's once started
     cdef uint8_t one_account      # a link that carries one account, which messages do not name
+    cdef uint8_t traces           # of a link: the peer knows traces of messages; set before it has subscriptions
     cdef uint8_t echo             # deliver its own messages to it, too
     cdef uint8_t form             # core.messages.encode.Form of the messages that it gets; atomic, the owner writes
     cdef uint8_t verbose          # answer each of its verbs with +OK

@@ -10,6 +10,7 @@ from libc.stdint cimport uint8_t
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.registry cimport AccountRegistry, AccountSink
 from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.interest_queue cimport FollowedAccount, InterestChange, InterestQueue
 from gnats.includes.atomics cimport load8_acquire
 
@@ -54,5 +55,12 @@ cdef inline bint link_waits(const Link *link) noexcept nogil:
     return load8_acquire(&link.queue.waiting) != 0
 
 
+# Call write() for all interest in the accounts that the link follows, as if it had just come. False: no memory.
+cdef bint link_walk(
+    Subscriber owner, Link *link, bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil
+) noexcept nogil
+# carries() says something else of this account now: follow it, or follow it no longer, and remove the peer's
+# subscriptions there.
+cdef void link_account_changed(Subscriber owner, Link *link, const Slice *name) noexcept nogil
 # Remove the subscriptions in accounts that have been removed, if any have.
 cdef void link_remove_gone(Subscriber owner, Link *link) noexcept nogil

@@ -12,7 +12,9 @@ from gnats.core.net.connection cimport SLOW_CONSUMER_PENDING_BYTES, WRITE_ERROR
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.interest_queue cimport (
     WANT_LOCAL,
+    FollowedAccount,
     InterestChange,
+    InterestQueue,
     interest_queue_follow,
     interest_queue_free,
     interest_queue_init,
@@ -21,6 +23,7 @@ from gnats.core.subjects.interest_queue cimport (
 )
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.atomics cimport load8, store8, store8_release
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 
 cdef void link_init(
@@ -82,26 +85,82 @@ cdef void link_announce(Subscriber owner, Link *link) noexcept nogil:
         owner.close_soon(WRITE_ERROR)
 
 
-cdef void link_remove_gone(Subscriber owner, Link *link) noexcept nogil:
+cdef void no_wake(void *owner) noexcept nogil:
+    pass
+
+
+cdef bint link_walk(
+    Subscriber owner, Link *link, bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil
+) noexcept nogil:
+    """A second queue gets all interest, while the first one goes on to note what changes meanwhile."""
+    cdef InterestQueue all
+    cdef FollowedAccount sink
+    cdef Follower *follower
+    cdef InterestChange *change
+    cdef InterestChange *following
+    cdef bint incomplete = False, written = True
+    interest_queue_init(&all, link.queue.wanted, link.queue.limit, no_wake, NULL)
+    pthread_mutex_lock(&(<AccountRegistry> link.registry).lock)
+    follower = link.followers
+    while follower != NULL and written and not incomplete:
+        interest_queue_follow(
+            &all, &sink, (<Account> follower.followed.account).sublist, follower.followed.account)
+        change = interest_queue_take(&all, <uint32_t> -1, &incomplete)
+        interest_queue_leave(&sink, (<Account> follower.followed.account).sublist)
+        while change != NULL:
+            following = change.later
+            written = written and write(owner, change)
+            free(change)
+            change = following
+        follower = follower.next
+    pthread_mutex_unlock(&(<AccountRegistry> link.registry).lock)
+    interest_queue_free(&all)
+    return written and not incomplete
+
+
+cdef void link_account_changed(Subscriber owner, Link *link, const Slice *name) noexcept nogil:
+    cdef void *account
+    cdef bint carried = True
+    pthread_mutex_lock(&(<AccountRegistry> link.registry).lock)
+    account = find_account(link, name)
+    if account != NULL:
+        carried = link.carries(owner, <Account> account)
+        stop_following(link, <Account> account)
+        if carried:
+            came(&link.sink, <Account> account)
+    pthread_mutex_unlock(&(<AccountRegistry> link.registry).lock)
+    if not carried:
+        remove_subs_in(owner, link, account)
+
+
+cdef void remove_subs_in(Subscriber owner, Link *link, const void *account) noexcept nogil:
+    """Remove the peer's subscriptions in an account; NULL: in all accounts that have been removed."""
     cdef Subscription *s
     cdef Subscription *following
-    cdef void *account
     cdef uint32_t i
-    if not load8(&link.gone):
-        return
-    store8(&link.gone, 0)
     if owner.subs.n == 0:
         return
     for i in range(owner.subs.mask + 1):
         s = owner.subs.slots[i]
         while s != NULL:
             following = s.next
-            account = sub_account(s)
-            if find_account(link, &(<Account> account).name) != account:
+            if goes(link, sub_account(s), account):
                 unsubscribe(owner, s)
             s = following
         if owner.subs.n == 0:
-            break   # the table may be gone
+            break   # the table is gone
+
+
+cdef inline bint goes(const Link *link, void *of_sub, const void *account) noexcept nogil:
+    if account != NULL:
+        return of_sub == account
+    return find_account(link, &(<Account> of_sub).name) != of_sub
+
+
+cdef void link_remove_gone(Subscriber owner, Link *link) noexcept nogil:
+    if load8(&link.gone):
+        store8(&link.gone, 0)
+        remove_subs_in(owner, link, NULL)
 
 
 cdef inline void *find_account(const Link *link, const Slice *name) noexcept nogil:
@@ -128,8 +187,8 @@ cdef void came(AccountSink *sink, Account account) noexcept nogil:
     interest_queue_follow(&link.queue, &follower.followed, account.sublist, <void *> account)
 
 
-cdef void gone(AccountSink *sink, Account account) noexcept nogil:
-    cdef Link *link = <Link *> sink
+cdef void stop_following(Link *link, Account account) noexcept nogil:
+    """The registry's lock is held."""
     cdef Follower **at = &link.followers
     cdef Follower *follower
     while at[0] != NULL and at[0].followed.account != <void *> account:
@@ -139,5 +198,9 @@ cdef void gone(AccountSink *sink, Account account) noexcept nogil:
         at[0] = follower.next
         interest_queue_leave(&follower.followed, account.sublist)
         free(follower)
-    store8_release(&link.gone, 1)
-    wake(link.owner)
+
+
+cdef void gone(AccountSink *sink, Account account) noexcept nogil:
+    stop_following(<Link *> sink, account)
+    store8_release(&(<Link *> sink).gone, 1)
+    wake((<Link *> sink).owner)

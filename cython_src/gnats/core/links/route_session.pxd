@@ -9,12 +9,19 @@ from libc.stdint cimport int32_t, uint32_t, uint8_t
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.registry cimport AccountRegistry
+from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.links.link cimport Link
 from gnats.core.messages.message cimport Message
 from gnats.core.net.transport cimport Transport
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.interest_queue cimport InterestChange
 from gnats.core.textsession cimport TextSession
+
+
+# An account that the connection is to carry, or to carry no longer.
+cdef struct CarryChange:
+    Slice name
+    uint8_t drop
 
 
 @cython.final
@@ -33,12 +40,17 @@ cdef class RouteSession(TextSession):
     # set by set_uncompressed(), under lock
     cdef uint8_t staged_uncompressed
     # set by join(), under lock; the owner's from CTL_JOINED on
-    cdef uint8_t staged_form, staged_measured
+    cdef uint8_t staged_form, staged_traces, staged_measured
     cdef int32_t pool_index        # -1: there is no pool
     cdef uint32_t pool_size
     cdef Slice account_name        # of the only account that it carries; n is 0: of a pool, or all
-    cdef Slice *pinned             # names of the accounts that a pool does not carry
-    cdef uint32_t npinned
+    # Names of the accounts that a pool does not carry. From [first_dropped] on: it has carried them. The owner changes
+    # it under the registry's lock, with which carries() is called.
+    cdef Slice *pinned
+    cdef size_t npinned, pinned_cap, first_dropped
+    cdef CarryChange *changes      # under lock
+    cdef size_t nchanges, changes_cap
+    cdef void *permissions_before  # borrowed Permissions, during a change of them
 
     cdef void take_requests(self, uint32_t ctl) noexcept nogil
     cdef void switch_to_s2(self) noexcept nogil
@@ -46,8 +58,17 @@ cdef class RouteSession(TextSession):
     cdef bint carries(self, Account account) noexcept nogil
     cdef void *account_of(self, const Message *m) noexcept nogil
     cdef bint write_change(self, const InterestChange *change) noexcept nogil
+    # Queue an RS+ if the permissions allow the subject now and did not before, an RS- if it is the other way round.
+    cdef bint write_difference(self, const InterestChange *change) noexcept nogil
+    cdef bint write_interest(self, const InterestChange *change, bint begins) noexcept nogil
+    cdef void change_permissions(self) noexcept nogil
+    cdef void walk(
+        self, bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil) noexcept nogil
+    cdef void change_accounts(self) noexcept nogil
+    cdef bint set_pinned(self, const Slice *name, bint pinned) noexcept nogil
     # -- verbs: the parser calls them --
     cdef int process_inbound_msg(self) noexcept nogil
+    cdef void route_traced(self, Message *m) noexcept nogil
     cdef int process_sub(self, char *arg, size_t n, bint add) noexcept nogil
     cdef int process_connect(self, char *arg, size_t n) noexcept nogil
     cdef int process_pong(self) noexcept nogil

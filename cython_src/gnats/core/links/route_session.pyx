@@ -12,6 +12,7 @@ from gnats.core.accounts.subscriber cimport CTL_PERMISSIONS, Subscriber
 from gnats.core.accounts.subscriptions cimport apply_permissions, end_subscriptions, remove_all_subs
 from gnats.core.auth.permissions cimport Permissions
 from gnats.core.links.link cimport (
+    link_account_changed,
     link_announce,
     link_begin,
     link_end,
@@ -19,6 +20,7 @@ from gnats.core.links.link cimport (
     link_init,
     link_remove_gone,
     link_waits,
+    link_walk,
 )
 from gnats.core.links.remote_subs cimport (
     REMOTE_SUB_BAD_ARGS,
@@ -31,9 +33,9 @@ from gnats.core.links.remote_subs cimport (
     process_remote_unsub,
 )
 from gnats.core.messages.encode cimport FORM_RHMSG, FORM_RMSG
-from gnats.core.messages.message cimport Message
+from gnats.core.messages.message cimport SIZES_ROOM, Message
 from gnats.core.messages.reserved cimport is_jetstream_ack
-from gnats.core.net.connection cimport CTL_RESUME, READ_ERROR, Connection, SessionType
+from gnats.core.net.connection cimport CTL_RESUME, READ_ERROR, WRITE_ERROR, Connection, Denial, SessionType
 from gnats.core.net.log_records cimport (
     LOG_INVALID_REMOTE_SUB,
     LOG_SENT_INTEREST,
@@ -56,8 +58,10 @@ from gnats.core.protocol.parser cimport (
 )
 from gnats.core.publishing cimport begin_message
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, route
+from gnats.core.routing.tracing cimport TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
 from gnats.core.runtime.inbox cimport EV_CONNECT, EV_PONG
+from gnats.core.runtime.kinds cimport ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.runtime.timers cimport Timer
@@ -73,7 +77,8 @@ from gnats.core.textsession cimport (
     start_auth_timer,
     stop_timers,
 )
-from gnats.includes.atomics cimport load8, store8
+from gnats.includes.arrays cimport array_grow
+from gnats.includes.atomics cimport load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 
@@ -81,8 +86,10 @@ cdef enum:
     CTL_ACCEPTED = TEXT_CTL         # the control plane has accepted a CONNECT
     CTL_VERBOSE = TEXT_CTL << 1     # with CTL_ACCEPTED
     CTL_JOINED = TEXT_CTL << 2      # join()
-    CTL_COMPRESS = TEXT_CTL << 3    # compress()
-    CTL_LEVEL = TEXT_CTL << 4       # set_uncompressed()
+    CTL_AGAIN = TEXT_CTL << 3       # announce_again()
+    CTL_CARRY = TEXT_CTL << 4       # drop_account(), carry()
+    CTL_COMPRESS = TEXT_CTL << 5    # compress()
+    CTL_LEVEL = TEXT_CTL << 6       # set_uncompressed()
     # Bytes of changes of interest that may wait; a peer that falls behind by more begins anew.
     MOST_INTEREST = 1 << 30
     FEW_BYTES = 512                 # bytes of a line that fit on the stack
@@ -128,6 +135,7 @@ cdef class RouteSession(TextSession):
             remove_all_subs(self)
             link_free(&self.link)
         free(self.pinned)
+        free(self.changes)
 
     # -- called from Python --------------------------------------------------------------------------------------
 
@@ -178,6 +186,7 @@ cdef class RouteSession(TextSession):
         bytes account not None=b"",
         tuple pinned not None=(),
         bint headers,
+        bint traces,
         Permissions permissions=None,
         bint measure=False,
     ) -> None:
@@ -185,8 +194,9 @@ cdef class RouteSession(TextSession):
 
         The connection carries the accounts whose names have the index `pool_index` in a pool of `pool_size`
         connections, without those named in `pinned`; all accounts when the index is -1; or only the account that
-        `account` names. `permissions` say what is announced (publish) and what the peer may subscribe to. With
-        `measure`, send a PING, and post EV_PONG when it is answered. Call it once. Raises MemoryError.
+        `account` names. `headers` and `traces` say what the peer knows, `permissions` what is announced (publish) and
+        what the peer may subscribe to. With `measure`, send a PING, and post EV_PONG when it is answered. Call it once.
+        Raises MemoryError.
         """
         cdef list kept = [account, *pinned]
         cdef Slice *names = <Slice *> calloc(len(kept), sizeof(Slice))
@@ -209,11 +219,43 @@ cdef class RouteSession(TextSession):
         self.pool_size = pool_size
         self.account_name = names[0]
         self.pinned = names
-        self.npinned = n
+        self.npinned = self.pinned_cap = self.first_dropped = n
         self.staged_form = FORM_RHMSG if headers else FORM_RMSG
+        self.staged_traces = traces
         self.staged_measured = measure
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_JOINED | CTL_RESUME, 0)
+
+    def announce_again(self) -> None:
+        """Announce all interest again: the peer accepts more of it now."""
+        self.request(CTL_AGAIN, 0)
+
+    def drop_account(self, bytes name not None) -> None:
+        """Carry an account no longer, and forget the peer's interest in it; ignore what it tells of it from now on.
+
+        The peer, which is told so by other means, forgets ours. Raises MemoryError.
+        """
+        self.change_account(name, True)
+
+    def carry(self, bytes name not None) -> None:
+        """Undo drop_account(), or join()'s `pinned` for this account: announce its interest. Raises MemoryError."""
+        self.change_account(name, False)
+
+    def change_account(self, bytes name not None, bint drop) -> None:
+        cdef bint grown = True
+        self.keep.append(name)
+        pthread_mutex_lock(&self.lock)
+        if self.nchanges == self.changes_cap:
+            grown = array_grow(&self.changes, &self.changes_cap, 4, sizeof(CarryChange))
+        if grown:
+            self.changes[self.nchanges].name.p = PyBytes_AS_STRING(name)
+            self.changes[self.nchanges].name.n = PyBytes_GET_SIZE(name)
+            self.changes[self.nchanges].drop = drop
+            self.nchanges += 1
+        pthread_mutex_unlock(&self.lock)
+        if not grown:
+            raise MemoryError
+        self.request(CTL_CARRY, 0)
 
     # -- the session ---------------------------------------------------------------------------------------------
 
@@ -235,6 +277,7 @@ cdef class RouteSession(TextSession):
             self.one_account = self.account_name.n != 0
             self.input.parser.has_account = not self.one_account
             store8(&self.form, self.staged_form)
+            self.traces = self.staged_traces
             apply_permissions(self)
             link_begin(&self.link)
             if link_waits(&self.link):
@@ -244,7 +287,11 @@ cdef class RouteSession(TextSession):
                 self.measured = 1
                 send_ping(self, &self.pings)
         elif ctl & CTL_PERMISSIONS:
-            apply_permissions(self)
+            self.change_permissions()
+        if ctl & CTL_CARRY:
+            self.change_accounts()
+        if ctl & CTL_AGAIN and self.joined:
+            self.walk(write_change)
         link_remove_gone(self, &self.link)
 
     cdef void switch_to_s2(self) noexcept nogil:
@@ -270,7 +317,7 @@ cdef class RouteSession(TextSession):
             set_first_ping_timer(self, &self.pings)
 
     cdef bint carries(self, Account account) noexcept nogil:
-        cdef uint32_t i
+        cdef size_t i
         if self.one_account:
             return same(&account.name, &self.account_name)
         if self.pool_index < 0:
@@ -280,30 +327,97 @@ cdef class RouteSession(TextSession):
                 return False
         return <int64_t> (fnv32(&account.name) % self.pool_size) == self.pool_index
 
+    cdef void change_permissions(self) noexcept nogil:
+        if not self.joined:
+            apply_permissions(self)
+            return
+        link_announce(self, &self.link)
+        self.permissions_before = self.guard.permissions
+        apply_permissions(self)
+        self.walk(write_difference)
+
+    cdef void walk(
+        self, bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil
+    ) noexcept nogil:
+        if not load8(&self.closing) and not link_walk(self, &self.link, write):
+            self.close_soon(WRITE_ERROR)
+
+    cdef void change_accounts(self) noexcept nogil:
+        cdef CarryChange *changes
+        cdef size_t i, n
+        pthread_mutex_lock(&self.lock)
+        changes = self.changes
+        n = self.nchanges
+        self.changes = NULL
+        self.nchanges = self.changes_cap = 0
+        pthread_mutex_unlock(&self.lock)
+        for i in range(n):
+            if self.one_account or self.pool_index < 0:
+                continue   # it carries that account alone, or all of them
+            if not self.set_pinned(&changes[i].name, changes[i].drop):
+                self.close_soon(WRITE_ERROR)
+                break
+            if self.joined and not load8(&self.closing):
+                link_account_changed(self, &self.link, &changes[i].name)
+        free(changes)
+
+    cdef bint set_pinned(self, const Slice *name, bint pinned) noexcept nogil:
+        """Add a name to `pinned`, or remove it. False: no memory."""
+        cdef bint done = True
+        cdef size_t i = 0
+        pthread_mutex_lock(&self.registry.lock)
+        while i < self.npinned:
+            if not i or not same(&self.pinned[i], name):
+                i += 1
+                continue
+            if i < self.first_dropped:   # fill the gap with the last of each part
+                self.first_dropped -= 1
+                self.pinned[i] = self.pinned[self.first_dropped]
+                self.pinned[self.first_dropped] = self.pinned[self.npinned - 1]
+            else:
+                self.pinned[i] = self.pinned[self.npinned - 1]
+            self.npinned -= 1
+        if pinned:
+            done = self.npinned < self.pinned_cap or array_grow(
+                &self.pinned, &self.pinned_cap, 4, sizeof(Slice))
+            if done:
+                self.pinned[self.npinned] = name[0]
+                self.npinned += 1
+        pthread_mutex_unlock(&self.registry.lock)
+        return done
+
     cdef bint write_change(self, const InterestChange *change) noexcept nogil:
         """Queue the RS+ or RS- for a change, unless permissions forbid to announce the subject."""
-        cdef const Slice *account = &(<Account> change.account).name
         cdef Slice subject
+        subject.p = <char *> change_subject(change)
+        subject.n = change.subject_len
+        if self.guard.permissions != NULL and not may_publish(&self.guard, self.ps, &subject):
+            return True
+        return self.write_interest(change, change.now.local != 0)
+
+    cdef bint write_difference(self, const InterestChange *change) noexcept nogil:
+        cdef bint before = is_announced(self.permissions_before, change)
+        cdef bint now = is_announced(self.guard.permissions, change)
+        return before == now or self.write_interest(change, now)
+
+    cdef bint write_interest(self, const InterestChange *change, bint begins) noexcept nogil:
+        cdef const Slice *account = &(<Account> change.account).name
         cdef char[FEW_BYTES] few
         cdef char *line = few
         cdef char *p
         cdef bint written
         cdef size_t room = strlen(b"RS+ \r\n") + account.n + change.subject_len + change.queue_len + 3 + NUMBER_ROOM
-        subject.p = <char *> change_subject(change)
-        subject.n = change.subject_len
-        if self.guard.permissions != NULL and not may_publish(&self.guard, self.ps, &subject):
-            return True
         if room > sizeof(few):
             line = <char *> malloc(room)
             if line == NULL:
                 return False
-        p = put_text(line, b"RS+ " if change.now.local else b"RS- ")
+        p = put_text(line, b"RS+ " if begins else b"RS- ")
         if not self.one_account:
             p = put_text(put(p, account.p, account.n), b" ")
-        p = put(p, subject.p, subject.n)
+        p = put(p, change_subject(change), change.subject_len)
         if change.queue_len:
             p = put(put_text(p, b" "), change_queue(change), change.queue_len)
-            if change.now.local:
+            if begins:
                 p = put_number(put_text(p, b" "), change.now.local)
         if self.trace:
             self.trace_line(TRACE_OUT, line, p - line, NULL, 0)
@@ -338,6 +452,8 @@ cdef class RouteSession(TextSession):
             return go_on(self)   # a client's SUB, which servers do not send
         hand_over_first(self.ps)
         whose.kind = c'L' if op == c'l' else c'R'
+        whose.dropped = self.pinned + self.first_dropped
+        whose.ndropped = self.npinned - self.first_dropped
         whose.account.p = NULL
         if self.one_account:
             whose.account = self.account_name
@@ -371,9 +487,25 @@ cdef class RouteSession(TextSession):
                 log_unknown_account(self, LOG_UNKNOWN_ACCOUNT_MSG, &m.remote.account, &m.subject)
             return go_on(self)
         show_deliver_subject(&m)
-        if route(&m, (<Account> m.account).sublist) == ROUTE_NO_MEMORY:
+        if unlikely(m.hdr != 0) and may_be_traced(self, &m):
+            self.route_traced(&m)
+        elif route(&m, (<Account> m.account).sublist) == ROUTE_NO_MEMORY:
             self.out_of_memory(READ_ERROR)
         return go_on(self)
+
+    cdef void route_traced(self, Message *m) noexcept nogil:
+        cdef char[SIZES_ROOM] sizes
+        cdef char *changed = NULL
+        cdef bint disable = False
+        if init_msg_trace(self, m, &disable) == TRACE_SKIP:
+            return
+        if disable:
+            changed = set_trace_dest(m, NULL, sizes)
+        if route(m, (<Account> m.account).sublist) == ROUTE_NO_MEMORY:
+            self.out_of_memory(READ_ERROR)
+        free(changed)
+        if m.trace != NULL:
+            send_msg_trace(self, m.trace)
 
     cdef void *account_of(self, const Message *m) noexcept nogil:
         """Return the account that a message names, NULL when there is none."""
@@ -382,6 +514,11 @@ cdef class RouteSession(TextSession):
         if self.one_account:
             return self.registry.find(self.account_name.p, self.account_name.n)
         return self.registry.find(m.remote.account.p, m.remote.account.n)
+
+
+cdef inline bint is_announced(const void *permissions, const InterestChange *change) noexcept nogil:
+    return permissions == NULL or (<Permissions> permissions).pub_allowed(
+        ROUTER, change_subject(change), change.subject_len)
 
 
 cdef inline bint same(const Slice *a, const Slice *b) noexcept nogil:
@@ -429,6 +566,10 @@ cdef bint write_change(Subscriber owner, const InterestChange *change) noexcept 
     return (<RouteSession> owner).write_change(change)
 
 
+cdef bint write_difference(Subscriber owner, const InterestChange *change) noexcept nogil:
+    return (<RouteSession> owner).write_difference(change)
+
+
 # -- the session's functions: the connection calls them ----------------------------------------------------------------
 
 cdef void begin(Connection c) noexcept nogil:
@@ -450,6 +591,13 @@ cdef void on_control(Connection c, uint32_t ctl) noexcept nogil:
     (<RouteSession> c).take_requests(ctl)
 
 
+# Permissions of a route are this server's: the peer is told nothing.
+cdef void send_denied(
+    Connection c, Denial what, const Slice *subject, const Slice *queue, const Slice *sid
+) noexcept nogil:
+    pass
+
+
 cdef void announce(Connection c) noexcept nogil:
     link_announce(<RouteSession> c, &(<RouteSession> c).link)
 
@@ -465,6 +613,7 @@ ROUTE_SESSION.begin = begin
 ROUTE_SESSION.expired = expired
 ROUTE_SESSION.on_control = on_control
 ROUTE_SESSION.announce = announce
+ROUTE_SESSION.send_denied = send_denied
 ROUTE_SESSION.closing = closing
 
 

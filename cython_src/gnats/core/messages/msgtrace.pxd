@@ -25,6 +25,8 @@ cdef struct TraceHead:
     uint32_t header_n
     uint32_t dest_n
     int64_t size          # bytes of the message
+    uint32_t hops         # servers that the message was sent to
+    uint8_t unused[4]
 
 
 # A note; its texts follow.
@@ -40,6 +42,8 @@ cdef struct TraceEntry:
 cdef struct MsgTrace:
     uint8_t only          # trace the message without delivering it
     uint8_t failed        # memory ran out: the trace is not posted
+    uint32_t hops         # servers that the message has been sent to
+    Slice hop             # which of the messages of the servers before this one it is, "2.1"; n is 0: of a client
     size_t n
     size_t room
     char *data
@@ -50,14 +54,19 @@ cdef struct MsgTrace:
 cdef MsgTrace *trace_new(const char *header, size_t n, const Slice *dest, size_t size) noexcept nogil
 cdef void trace_free(MsgTrace *t) noexcept nogil
 
-# Note that the message has come in.
-cdef void trace_ingress(MsgTrace *t, uint64_t cid, const Slice *subject) noexcept nogil
+# Note that the message has come in, over a connection of this kind; `account` is a JSON string.
+cdef void trace_ingress(
+    MsgTrace *t, uint8_t kind, uint64_t cid, const Slice *subject, const Slice *account) noexcept nogil
 # Add a note; `name` is an account's, a JSON string.
 cdef void trace_mapping(MsgTrace *t, const Slice *to) noexcept nogil
 cdef void trace_refused(MsgTrace *t, int what, const Slice *subject) noexcept nogil
 cdef void trace_stream_export(MsgTrace *t, const Slice *name, const Slice *to) noexcept nogil
 cdef void trace_service_import(MsgTrace *t, const Slice *name, const Slice *subject, const Slice *to) noexcept nogil
 cdef void trace_egress(MsgTrace *t, uint64_t cid, const Slice *subject, const Slice *queue, int error) noexcept nogil
+# Note that the message was sent to another server, as its message `hop`, or was not: an Egress.
+cdef void trace_hop(MsgTrace *t, uint8_t kind, uint64_t cid, const Slice *hop, int error) noexcept nogil
+# Write the next hop to out[:room], as text; return it, cut off if it is too long.
+cdef Slice trace_next_hop(MsgTrace *t, char *out, size_t room) noexcept nogil
 # Notes of a stream. The first says that it gets the message, the second that the message may be stored under this
 # subject. The third says that it is not stored: `error` is the number of the error, or -errno, `text` the variable part
 # of its text.

@@ -2,10 +2,12 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memset, strlen
 
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.runtime.slice cimport Slice
+from gnats.includes.text cimport NUMBER_ROOM, put_number, put_text
+from gnats.includes.text cimport put as put_bytes
 
 cdef enum:
     FIRST = 1024      # bytes allocated first
@@ -75,8 +77,10 @@ cdef void trace_free(MsgTrace *t) noexcept nogil:
     free(t)
 
 
-cdef void trace_ingress(MsgTrace *t, uint64_t cid, const Slice *subject) noexcept nogil:
-    trace_add(t, c'i', 0, cid, subject, NULL, NULL)
+cdef void trace_ingress(
+    MsgTrace *t, uint8_t kind, uint64_t cid, const Slice *subject, const Slice *account
+) noexcept nogil:
+    trace_add(t, c'i', kind, cid, subject, account, NULL)
 
 
 cdef void trace_mapping(MsgTrace *t, const Slice *to) noexcept nogil:
@@ -97,6 +101,25 @@ cdef void trace_service_import(MsgTrace *t, const Slice *name, const Slice *subj
 
 cdef void trace_egress(MsgTrace *t, uint64_t cid, const Slice *subject, const Slice *queue, int error) noexcept nogil:
     trace_add(t, c'g', error, cid, subject, queue, NULL)
+
+
+cdef void trace_hop(MsgTrace *t, uint8_t kind, uint64_t cid, const Slice *hop, int error) noexcept nogil:
+    cdef Slice of_kind
+    of_kind.p = <char *> &kind
+    of_kind.n = sizeof(kind)
+    trace_add(t, c'h', error, cid, hop, &of_kind, NULL)
+
+
+cdef Slice trace_next_hop(MsgTrace *t, char *out, size_t room) noexcept nogil:
+    cdef Slice hop
+    cdef char *p = out
+    cdef size_t before = min(t.hop.n, room - NUMBER_ROOM - strlen(b"."))
+    t.hops += 1
+    if before:
+        p = put_text(put_bytes(p, t.hop.p, before), b".")
+    hop.p = out
+    hop.n = put_number(p, t.hops) - out
+    return hop
 
 
 cdef void trace_jetstream(MsgTrace *t, const Slice *stream) noexcept nogil:

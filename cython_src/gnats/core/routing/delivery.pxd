@@ -19,6 +19,8 @@ cdef enum Egress:
     EGRESS_CLIENT_CLOSED
     EGRESS_AUTO_UNSUBSCRIBED
     EGRESS_NO_STALL
+    EGRESS_ONLY_NO_SUPPORT    # a link's peer does not know traces, and the message is to be traced only
+    EGRESS_NO_SUPPORT         # it was sent the message, and will not trace it
 
 
 # What PollState.handoffs begins with: deliveries that the end of the batch makes visible (core.routing.remote).

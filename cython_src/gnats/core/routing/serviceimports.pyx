@@ -1,6 +1,6 @@
 """Requests and responses through imported services; see serviceimports.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, strlen
@@ -93,6 +93,7 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
     """Route a request in the account that serves it. False: no subscriber received it there."""
     cdef char[ROOM] few, few_mapped
     cdef char[REPLY_ROOM] dest
+    cdef uint32_t hops = 0
     cdef char[SIZES_ROOM] sizes, traced_sizes
     cdef NewReply reply
     cdef Message request = m[0]
@@ -141,6 +142,7 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
         named = request_header(<Subscriber> m.origin, <Account> si.account, &hop, m.hop, &request, sizes)
         ready = named != NULL
     if unlikely(m.trace != NULL):
+        hops = m.trace.hops
         if ready and request.subject.p != NULL:
             noted = trace_request(si, m, &request, dest, traced_sizes)
             ready = noted != NULL
@@ -150,7 +152,8 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
         # A closed export expects no response, and a request may end here that is traced only. Else memory was short.
         (<Subscriber> m.origin).out_of_memory(WRITE_ERROR)
     if unlikely(m.trace != NULL):
-        if request.trace_dest.p != m.trace_dest.p:
+        # Other servers that were sent the request have yet to publish their traces there, until that expires.
+        if request.trace_dest.p != m.trace_dest.p and m.trace.hops == hops:
             expected_release((<Account> si.exporter).take_response(request.trace_dest.p, request.trace_dest.n))
         if m.trace.only and reply.expected:
             expected_release((<Account> si.exporter).take_response(reply.text, request.reply.n))

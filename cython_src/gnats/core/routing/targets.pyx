@@ -8,18 +8,28 @@ from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.guard cimport CHECK_DELIVERIES, delivery_denied
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.accounts.subscriptions cimport sub_account
-from gnats.core.messages.encode cimport Frame, Frames, frame_address, frame_for
-from gnats.core.messages.message cimport Message
+from gnats.core.messages.encode cimport Frame, Frames, frame_address, frame_for, frames_begin, frames_end
+from gnats.core.messages.message cimport SIZES_ROOM, Message
+from gnats.core.messages.msgtrace cimport trace_hop, trace_next_hop
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
-from gnats.core.routing.delivery cimport EGRESS_OK, deliver_local
+from gnats.core.routing.delivery cimport (
+    EGRESS_CLIENT_CLOSED,
+    EGRESS_NO_SUPPORT,
+    EGRESS_OK,
+    EGRESS_ONLY_NO_SUPPORT,
+    deliver_local,
+)
 from gnats.core.routing.remote cimport deliver_remote
+from gnats.core.routing.tracing cimport set_trace_hop
+from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription, sub_queue
 from gnats.includes.arrays cimport array_grow
-from gnats.includes.atomics cimport addi64_seq, load8
+from gnats.includes.atomics cimport addi64_seq, load8, unlikely
 from gnats.includes.text cimport put, put_text
 
 cdef enum:
     PART_ROOM = 512      # bytes of a destination's part of the line that fit on the stack
+    HOP_ROOM = 256       # bytes of a hop's text; more than a hundred servers on the way do not fit
 
 
 cdef bint targets_add(Targets *t, const Message *m, Subscription *s) noexcept nogil:
@@ -79,14 +89,41 @@ cdef bint more_room(void **array, const void *few, size_t *cap, size_t size) noe
 cdef uint64_t targets_send(Targets *t, const Message *m, Frames *frames) noexcept nogil:
     cdef uint64_t sent = 0
     cdef size_t i
-    if m.trace == NULL or not m.trace.only:
-        for i in range(t.n):
-            addi64_seq(&t.at[i].sub.nm, 1)
+    for i in range(t.n):
+        addi64_seq(&t.at[i].sub.nm, 1)
+        if unlikely(m.trace != NULL):
+            sent += send_traced_to(<Subscriber> t.at[i].link, t, &t.at[i], m)
+        else:
             sent += send_to(<Subscriber> t.at[i].link, t, &t.at[i], m, frames)
     if t.at != t.few:
         free(t.at)
     if t.groups != t.few_groups:
         free(t.groups)
+    return sent
+
+
+cdef bint send_traced_to(Subscriber link, const Targets *t, const Target *target, const Message *m) noexcept nogil:
+    """Send a message under a header that says which hop it makes, also to be traced there only, and note it."""
+    cdef char[HOP_ROOM] text
+    cdef char[SIZES_ROOM] sizes
+    cdef Message own = m[0]
+    cdef Frames frames
+    cdef Slice hop = trace_next_hop(m.trace, text, sizeof(text))
+    cdef int outcome = EGRESS_OK if link.traces else EGRESS_NO_SUPPORT
+    cdef char *changed
+    cdef bint sent = False
+    if m.trace.only and not link.traces:
+        trace_hop(m.trace, link.kind, link.cid, &hop, EGRESS_ONLY_NO_SUPPORT)
+        return False
+    changed = set_trace_hop(&own, &hop, sizes)
+    if changed == NULL:
+        (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+        return False
+    frames_begin(&frames)
+    sent = send_to(link, t, target, &own, &frames)
+    frames_end(&frames)
+    free(changed)
+    trace_hop(m.trace, link.kind, link.cid, &hop, outcome if sent else EGRESS_CLIENT_CLOSED)
     return sent
 
 
@@ -128,9 +165,11 @@ cdef size_t part_room(const Targets *t, const Target *target, const Message *m) 
 cdef char *put_part(char *p, const Targets *t, const Target *target, const Message *m) noexcept nogil:
     """Write "[account] subject [reply | + reply groups... | '|' groups...]" and return its end."""
     cdef bint replies = m.reply.p != NULL and m.reply.n != 0
+    cdef Slice name
     cdef size_t i
     if not (<Subscriber> target.link).one_account:
-        p = put_text(put(p, (<Account> sub_account(target.sub)).name.p, (<Account> sub_account(target.sub)).name.n), b" ")
+        name = (<Account> sub_account(target.sub)).name
+        p = put_text(put(p, name.p, name.n), b" ")
     p = put(p, m.subject.p, m.subject.n)
     if target.groups:
         p = put_text(p, b" +" if replies else b" |")

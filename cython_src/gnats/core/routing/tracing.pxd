@@ -27,3 +27,5 @@ cdef void send_msg_trace(Subscriber publisher, MsgTrace *t) noexcept nogil
 # Set Nats-Trace-Dest in a message's header to `value`; NULL: to the value that disables tracing. Return the message's
 # new header and payload, to be freed; NULL without memory. `sizes`: see message_set_data.
 cdef char *set_trace_dest(Message *m, const Slice *value, char *sizes) noexcept nogil
+# The same for Nats-Trace-Hop.
+cdef char *set_trace_hop(Message *m, const Slice *value, char *sizes) noexcept nogil

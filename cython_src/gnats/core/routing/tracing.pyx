@@ -10,12 +10,12 @@ from gnats.core.accounts.guard cimport may_publish
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.headers cimport LINE_END, VERSION_TEXT, begin_header_without, header_line_end
 from gnats.core.messages.message cimport Message, message_set_data
-from gnats.core.messages.msgtrace cimport MsgTrace, trace_free, trace_ingress, trace_new
+from gnats.core.messages.msgtrace cimport MsgTrace, TraceHead, trace_free, trace_ingress, trace_new
 from gnats.core.messages.reserved cimport is_gateway_reply, is_raft_subject
-from gnats.core.net.log_records cimport LOG_TRACE_BAD_DESTINATION, LOG_TRACE_ORIGIN
+from gnats.core.net.log_records cimport LOG_PUBLISH_VIOLATION, LOG_TRACE_BAD_DESTINATION, LOG_TRACE_ORIGIN
 from gnats.core.net.pollstate cimport hand_over_first, poller_random
 from gnats.core.runtime.inbox cimport EV_MSG_TRACE
-from gnats.core.runtime.kinds cimport CLIENT
+from gnats.core.runtime.kinds cimport CLIENT, ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.subject cimport is_valid_publish_subject
 from gnats.includes.text cimport goes_on_from_text, is_text, put, put_text, starts_with_text
@@ -28,7 +28,9 @@ cdef extern from * nogil:
     #define GNATS_TRACE_DEST "Nats-Trace-Dest"
     #define GNATS_TRACE_PARENT "traceparent"
     #define GNATS_TRACE_DISABLED "trace disabled"
+    #define GNATS_TRACE_HOP "Nats-Trace-Hop"
     """
+    const char *HOP "GNATS_TRACE_HOP"
     const char *DEST "GNATS_TRACE_DEST"
     const char *PARENT "GNATS_TRACE_PARENT"
     const char *DISABLED "GNATS_TRACE_DISABLED"
@@ -42,6 +44,7 @@ cdef struct Asked:
     Slice dest
     Slice only
     Slice origin
+    Slice hop
     bint parent       # a sampled traceparent
 
 
@@ -49,7 +52,7 @@ cdef bint may_be_traced(Subscriber publisher, const Message *m) noexcept nogil:
     cdef const char *p = m.data + strlen(VERSION_TEXT)
     cdef const char *end = m.data + m.hdr
     cdef bint external
-    if publisher.kind != CLIENT or m.hdr <= strlen(VERSION_TEXT) + strlen(DEST):
+    if (publisher.kind != CLIENT and publisher.kind != ROUTER) or m.hdr <= strlen(VERSION_TEXT) + strlen(DEST):
         return False
     external = account_trace_dest(<Account> m.account) != NULL
     while <size_t> (end - p) > strlen(PARENT):
@@ -83,7 +86,7 @@ cdef TraceOutcome init_msg_trace(Subscriber publisher, Message *m, bint *disable
         own = account_trace_dest(<Account> m.account)
         if own == NULL:
             return TRACE_NOT
-        if own.sampling < 100 and poller_random(m.ps) % 100 > own.sampling:
+        if publisher.kind == CLIENT and own.sampling < 100 and poller_random(m.ps) % 100 > own.sampling:
             disable[0] = True
             return TRACE_NOT
         dest.p = <char *> own.data
@@ -92,19 +95,25 @@ cdef TraceOutcome init_msg_trace(Subscriber publisher, Message *m, bint *disable
         publisher.log(LOG_TRACE_BAD_DESTINATION, 0, dest.p, dest.n)
         return TRACE_SKIP if only else TRACE_NOT
     if is_reserved(&dest) or (publisher.guard.permissions != NULL and not may_publish(&publisher.guard, m.ps, &dest)):
-        refuse_publish(publisher, &dest)
+        if publisher.kind == CLIENT:
+            refuse_publish(publisher, &dest)
+        else:
+            publisher.log(LOG_PUBLISH_VIOLATION, 0, dest.p, dest.n)
         return TRACE_SKIP
     m.trace = trace_new(m.data, m.hdr, &dest, m.n)
     if m.trace == NULL:
         return TRACE_SKIP if only else TRACE_NOT
     m.trace.only = only
     m.trace_dest = dest   # in the header, or the account's, which lives as long as the batch
-    trace_ingress(m.trace, publisher.cid, &m.subject)
+    if publisher.kind != CLIENT:
+        m.trace.hop = asked.hop
+    trace_ingress(m.trace, publisher.kind, publisher.cid, &m.subject, &(<Account> m.account).info_name)
     return TRACE_ON
 
 
 cdef void send_msg_trace(Subscriber publisher, MsgTrace *t) noexcept nogil:
     if not t.failed:
+        (<TraceHead *> t.data).hops = t.hops
         hand_over_first(publisher.ps)
         publisher.inbox.post_data(
             EV_MSG_TRACE, <void *> publisher, &publisher.source, 0, 0, t.data, t.n)
@@ -196,6 +205,8 @@ cdef bint read_header(const char *header, size_t n, Asked *asked) noexcept nogil
             known = &asked.only
         elif is_text(key.p, key.n, b"Nats-Trace-Origin-Account"):
             known = &asked.origin
+        elif is_text(key.p, key.n, HOP):
+            known = &asked.hop
         elif is_text_in_any_case(&key, PARENT):
             asked.parent = asked.parent or is_sampled(&value)
         if known != NULL and known.n == 0:
@@ -221,19 +232,26 @@ def fields(bytes header not None) -> list:
 
 
 cdef char *set_trace_dest(Message *m, const Slice *value, char *sizes) noexcept nogil:
-    cdef const char *dest = DISABLED
-    cdef size_t dn = strlen(DISABLED)
+    cdef Slice disabled
+    if value == NULL:
+        disabled.p = <char *> DISABLED
+        disabled.n = strlen(DISABLED)
+        value = &disabled
+    return replace_header(m, DEST, value, sizes)
+
+
+cdef char *set_trace_hop(Message *m, const Slice *value, char *sizes) noexcept nogil:
+    return replace_header(m, HOP, value, sizes)
+
+
+cdef char *replace_header(Message *m, const char *name, const Slice *value, char *sizes) noexcept nogil:
     cdef size_t hdr
-    cdef char *out
     cdef char *p
-    if value != NULL:
-        dest = value.p
-        dn = value.n
-    out = p = <char *> malloc(m.n + dn + ALLOWANCE)
+    cdef char *out = <char *> malloc(m.n + value.n + ALLOWANCE)
     if out == NULL:
         return NULL
-    p = put_text(begin_header_without(p, m.data, m.hdr, DEST, strlen(DEST)), DEST)
-    p = put(put_text(p, b": "), dest, dn)
+    p = put_text(begin_header_without(out, m.data, m.hdr, name, strlen(name)), name)
+    p = put(put_text(p, b": "), value.p, value.n)
     p = put_text(p, b"\r\n\r\n")
     hdr = p - out
     p = put(p, m.data + m.hdr, m.n - m.hdr)

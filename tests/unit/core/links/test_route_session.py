@@ -279,7 +279,7 @@ def test_verbs_wait_for_connect_and_info(plane: DataPlane) -> None:
     plane.run()
     assert [event[4] for event in plane.take(EV_INFO)] == [b'{"b":2}']
     assert account.sublist.count() == 0
-    session.join(greeting=b"INFO {}\r\n", pool_index=-1, pool_size=1, headers=True, measure=True)
+    session.join(greeting=b"INFO {}\r\n", pool_index=-1, pool_size=1, headers=True, traces=True, measure=True)
     assert peer.hear() == b"INFO {}\r\nPING\r\nPONG\r\n"
     assert account.sublist.count() == 1
     assert not plane.take(EV_PONG)
@@ -291,3 +291,65 @@ def test_another_verb_before_connect_is_a_violation(plane: DataPlane) -> None:
     peer = plane.waiting_route(expect_connect=True)
     assert peer.say(b"INFO {}\r\n") == b"-ERR 'Authorization Violation'\r\n"
     assert [event[2] for event in plane.take(EV_CLOSED)] == [ClosedState.AUTHENTICATION_VIOLATION]
+
+
+def test_permissions_change(plane: DataPlane, other: int) -> None:
+    account = plane.account("A")
+    client = plane.client(account)
+    client.say(b"SUB a.1 1\r\nSUB b.1 g 2\r\nSUB c.1 3\r\n")
+    no_a = Permissions(publish=SubjectPermission(deny=("a.>",)), subscribe=SubjectPermission(deny=("x.>",)))
+    no_b = Permissions(publish=SubjectPermission(deny=("b.>",)), subscribe=SubjectPermission(deny=("y.>",)))
+    route = plane.route(other, permissions=permissions(no_a))
+    assert sorted(route.hear().splitlines()) == [b"RS+ A b.1 g 1", b"RS+ A c.1"]
+    route.say(b"RS+ A x.1\r\nRS+ A y.1\r\nRS+ A z.1\r\n")
+    route.session.set_permissions(permissions(no_b))
+    client.send(b"SUB a.2 4\r\n")
+    assert sorted(route.hear().splitlines()) == [b"RS+ A a.1", b"RS+ A a.2", b"RS- A b.1 g"]
+    assert [row[0] for row in route.session.subscriptions()] == [b"z.1"]
+    route.session.set_permissions(None)
+    assert route.hear() == b"RS+ A b.1 g 1\r\n"
+
+
+def test_interest_is_announced_again(plane: DataPlane, other: int) -> None:
+    client = plane.client(plane.account("A"))
+    client.say(b"SUB a 1\r\nSUB b g 2\r\n")
+    route = plane.route(other)
+    first = sorted(route.hear().splitlines())
+    assert isinstance(route.session, RouteSession)
+    route.session.announce_again()
+    assert sorted(route.hear().splitlines()) == first == [b"RS+ A a", b"RS+ A b g 1"]
+    client.say(b"UNSUB 1\r\n")
+    assert route.hear() == b"RS- A a\r\n"
+
+
+def test_an_account_leaves_a_pooled_connection(plane: DataPlane, other: int) -> None:
+    account, rest = plane.account("A"), plane.account("B")
+    client = plane.client(account)
+    client.say(b"SUB a 1\r\n")
+    route = plane.route(other, pool_index=0, pool_size=1, pinned=(b"P", b"Q"))
+    session = route.session
+    assert isinstance(session, RouteSession)
+    route.say(b"RS+ A x\r\nRS+ B x\r\n")
+    route.hear()
+    session.drop_account(b"A")
+    plane.run()
+    assert (account.sublist.count(), rest.sublist.count()) == (1, 1)
+    client.say(b"SUB b 2\r\n")
+    assert route.say(b"RS+ A y\r\n") == b""
+    assert account.sublist.count() == 2
+    session.carry(b"A")
+    session.carry(b"P")
+    assert sorted(route.hear().splitlines()) == [b"RS+ A a", b"RS+ A b"]
+    route.say(b"RS+ A y\r\n")
+    assert account.sublist.count() == 3
+    session.drop_account(b"Q")
+    assert route.hear() == b""
+
+
+def test_a_pinned_connection_keeps_its_account(plane: DataPlane, other: int) -> None:
+    client = plane.client(plane.account("A"))
+    route = plane.route(other, account=b"A", pool_index=0, pool_size=3)
+    assert isinstance(route.session, RouteSession)
+    route.session.drop_account(b"A")
+    client.say(b"SUB a 1\r\n")
+    assert route.hear() == b"RS+ a\r\n"
