@@ -13,6 +13,7 @@ cdef enum:
     S2_TABLE_BITS = 15         # the compressor's hash table has 2**15 uint32_t; a short block uses fewer
     S2_CHUNK_HEADER = 4        # bytes
     S2_IDENTIFIER = 10         # bytes of the chunk with which a stream begins
+    S2_BEGIN = 0xff            # the first byte of a stream: the type of the identifier
     S2_MAX_CHUNK = S2_MAX_BLOCK + 64   # bytes; an encoder need not make a block larger than its data by more than this
 
 cdef enum S2Error:

@@ -25,7 +25,6 @@ cdef enum:
     CHUNK_COMPRESSED = 0x00
     CHUNK_UNCOMPRESSED = 0x01
     CHUNK_SKIPPABLE = 0x80     # skip unknown types from here on; lower unknown types are errors
-    CHUNK_IDENTIFIER = 0xff
     CRC = 4
     SMALLEST = 32              # fewest bytes that are searched for matches
     SMALLEST_TABLE = 8         # bits
@@ -161,7 +160,7 @@ cdef int64_t s2_chunk_size(const uint8_t *data, size_t n) noexcept nogil:
 
 
 cdef bint s2_skippable(const uint8_t *data) noexcept nogil:
-    return data[0] >= CHUNK_SKIPPABLE and data[0] != CHUNK_IDENTIFIER
+    return data[0] >= CHUNK_SKIPPABLE and data[0] != S2_BEGIN
 
 
 cdef int s2_next_chunk(const uint8_t **at, const uint8_t *end, bint first, S2Chunk *c) noexcept nogil:
@@ -174,11 +173,11 @@ cdef int s2_next_chunk(const uint8_t **at, const uint8_t *end, bint first, S2Chu
     c.type = p[0]
     n = p[1] | <size_t> p[2] << 8 | <size_t> p[3] << 16
     p += S2_CHUNK_HEADER
-    if n > <size_t> (end - p) or (first and c.type != CHUNK_IDENTIFIER):
+    if n > <size_t> (end - p) or (first and c.type != S2_BEGIN):
         return S2_BAD
     at[0] = p + n
     c.size = 0
-    if c.type == CHUNK_IDENTIFIER:
+    if c.type == S2_BEGIN:
         if n != name or (
             memcmp(p, IDENTIFIER + S2_CHUNK_HEADER, name) and memcmp(p, SNAPPY + S2_CHUNK_HEADER, name)
         ):

@@ -11,6 +11,7 @@ from libc.string cimport memcpy, memmove
 
 from gnats.codec.s2 cimport (
     S2_BAD,
+    S2_BEGIN,
     S2_IDENTIFIER,
     S2_NO_MEMORY,
     S2_TABLE_BITS,
@@ -273,12 +274,12 @@ cdef int next_chunk(S2Layer *s, S2Chunk *chunk, const uint8_t **following) noexc
         s.at += n
         n = s.end - s.at
         at = <const uint8_t *> s.input + s.at
+        if n and not s.identified and at[0] != S2_BEGIN:
+            return S2_BAD
         size = s2_chunk_size(at, n) if n else 0
         if size <= 0:
             return <int> size
         if s2_skippable(at):
-            if not s.identified:
-                return S2_BAD
             s.skip = <size_t> size
             continue
         if n < <size_t> size:

@@ -53,8 +53,9 @@ class Compressing:
         self.plain = heard if solicited else b""
         assert (heard if solicited else self.stream.decode(heard)) == GREETING
 
-    def join(self) -> None:
-        self.session.join(headers=True, pool_index=-1, pool_size=1)
+    def join(self, *, measure: bool = False) -> None:
+        self.session.join(headers=True, traces=True, pool_index=-1, pool_size=1, measure=measure)
+        self.peer.plane.run()
 
     def say(self, data: bytes) -> bytes:
         """Send bytes as they are, and return what came back, decoded."""
@@ -312,7 +313,7 @@ def test_large_messages_come(name: str, most: int, shrink: bool) -> None:
 @pytest.mark.parametrize("shrink", [True, False], ids=["compressed", "uncompressed"])
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_large_messages_are_sent(name: str, shrink: bool) -> None:
-    payload = PAYLOADS[name]
+    payload = PAYLOADS[name][:1_000_000]
     with DataPlane() as plane:
         client = plane.client(plane.account("A"))
         route = Compressing(plane, uncompressed=not shrink)
@@ -375,8 +376,12 @@ def test_a_peer_that_does_not_read_is_closed() -> None:
         route.join()
         route.say(route.stream.encode(b"RS+ A foo\r\n"))
         payload = random.Random(4).randbytes(10_000)
-        for _ in range(300):
-            client.say(b"PUB foo %d\r\n%s\r\n" % (len(payload), payload))
+        data = b"PUB foo %d\r\n%s\r\n" % (len(payload), payload) * 300
+        while not route.closed:
+            try:
+                data = data[client.socket.send(data) :]
+            except BlockingIOError:  # it is stalled
+                plane.run()
         assert route.closed == ClosedState.SLOW_CONSUMER_PENDING_BYTES
 
 
@@ -403,7 +408,8 @@ def test_a_network_that_splits_and_delays(most: int) -> None:
             route.peer.send(route.stream.encode(message(text, b"in.%d" % n), shrink=n % 3 != 0))
             client.send(b"PUB out.%d %d\r\n%s\r\n" % (n, len(text), text))
             heard += route.hear()
-        assert client.hear() == b"".join(delivered(text, b"in.%d" % n) for n, text in enumerate(texts))
+        came = client.hear().replace(b"+OK\r\n", b"")
+        assert came == b"".join(delivered(text, b"in.%d" % n) for n, text in enumerate(texts))
         assert heard == b"".join(message(text, b"out.%d" % n) for n, text in enumerate(texts))
 
 
@@ -413,15 +419,16 @@ def test_failures_below_close_the_connection() -> None:
             route = plane.waiting_route(layer=lambda s, r=reads, w=writes: disturb(s, 64, reads=r, writes=w))
             assert isinstance(route.session, RouteSession)
             route.say(INFO)
-            route.session.compress(GREETING * 100, solicited=False)
-            route.say(IDENTIFIER + uncompressed(b"PING\r\n" * 100))
+            route.session.compress(GREETING * 100, solicited=False, uncompressed=True)
+            route.send(IDENTIFIER + uncompressed(b"PING\r\n" * 100))
+            plane.run()
             assert route.session.closed_reason in (ClosedState.READ_ERROR, ClosedState.WRITE_ERROR)
 
 
 def test_a_pong_is_told_once_a_ping() -> None:
     with DataPlane() as plane:
         route = Compressing(plane, follow_rtt=True)
-        route.session.join(headers=True, pool_index=-1, pool_size=1, measure=True)
+        route.join(measure=True)
         assert route.hear() == b"PING\r\n"
         route.say(route.stream.encode(b"PONG\r\nPONG\r\n"))
         assert len(plane.take(EV_PONG)) == 1
@@ -434,8 +441,7 @@ def test_a_connection_that_closes_before_it_begins() -> None:
         route.say(INFO)
         route.session.close_connection(ClosedState.SERVER_SHUTDOWN)
         route.session.compress(GREETING, solicited=False)
-        assert route.hear() == b""
-        plane.take(EV_INFO)
+        plane.run()
         assert route.session.closed_reason == ClosedState.SERVER_SHUTDOWN
 
 
