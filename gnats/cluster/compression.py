@@ -39,10 +39,12 @@ def choose_mode(ours: str, theirs: str) -> str:
 
     `theirs` is "" from a server that knows of no compression. Raises UnknownModeError.
     """
-    if NOT_SUPPORTED in (ours, theirs or NOT_SUPPORTED):
+    if ours == NOT_SUPPORTED or not theirs:
         return NOT_SUPPORTED
     if ours == OFF:
         return OFF
+    if theirs == NOT_SUPPORTED:
+        return NOT_SUPPORTED
     if theirs in (OFF, ACCEPT):
         return OFF if theirs == OFF or ours == ACCEPT else ours
     if theirs not in _COMPRESSING:

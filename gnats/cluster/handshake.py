@@ -17,7 +17,7 @@ from gnats.go.text import join_host_port, quote, text_bytes
 from gnats.go.url import URL
 from gnats.options.options import Options
 from gnats.options.values.auth import Permissions
-from gnats.options.values.cluster import NOT_SUPPORTED, OFF, S2_AUTO, S2_UNCOMPRESSED
+from gnats.options.values.cluster import S2_AUTO, S2_UNCOMPRESSED
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -187,11 +187,8 @@ class Handshake:
     def _compresses(self, route: Route, info: PeerInfo) -> bool:
         """Agree whether to compress (negotiateRouteCompression). Return whether registering has to wait."""
         configured, session = self._options().cluster.compression, route.session
-        route.negotiated = True
-        if not negotiates(configured.mode):
-            route.compression = OFF if info.compression and configured.mode == OFF else NOT_SUPPORTED
-            return False
         assert session
+        route.negotiated = True
         try:
             mode = choose_mode(configured.mode, info.compression)
         except UnknownModeError as exc:

@@ -13,6 +13,7 @@ from support.clock import HeldClock
 from support.s2stream import S2Stream
 
 from gnats import Server
+from gnats.go.text import SECOND
 from gnats.options.values.cluster import ClusterOptions, Compression
 
 from .client import TIMEOUT
@@ -123,13 +124,20 @@ async def test_the_level_follows_the_round_trip_time(
     peer.send(info(compression="s2_fast"))
     assert server.cluster
     await clock.advance(1.2)
+    assert await peer.until(lambda line: line == b"PING")
+    peer.send(b"PONG\r\nPING\r\n")
+    assert await peer.until(lambda line: line == b"PONG")
+    [route] = server.cluster.routes
+    assert route.session
+    since = route.session.snapshot()["rtt"] / SECOND
     levels = []
     for delay in (0.02, 0.06, 0.2, 0.005, 0.03):
+        await clock.advance(30 - since)
         assert await peer.until(lambda line: line == b"PING")
         await clock.advance(delay)
+        since = delay
         peer.send(b"PONG\r\nPING\r\n")
         assert await peer.until(lambda line: line == b"PONG")
         await clock.advance(0)
-        levels.append(next(iter(server.cluster.routes)).compression)
-        await clock.advance(30)
+        levels.append(route.compression)
     assert levels == ["s2_fast", "s2_better", "s2_best", "s2_uncompressed", "s2_fast"]

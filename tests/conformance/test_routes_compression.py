@@ -55,7 +55,9 @@ def shown(server: Server, peer: RoutePeer) -> str:
 
 ACCEPTED: dict[str, dict[str | None, str]] = {
     # a server's mode; the mode of the peer that dials: the server's own on /routez, and in its second INFO
-    "off": {None: "not supported", "off": "off", ACCEPT: "off", FAST: "off", "x": "off"},
+    "off": {
+        None: "not supported", "not supported": "off", "off": "off", ACCEPT: "off", FAST: "off", "x": "off"
+    },
     "not_supported": {None: "not supported", FAST: "not supported"},
     ACCEPT: {
         None: "not supported", "not supported": "not supported", "off": "off", ACCEPT: "off",

@@ -31,7 +31,7 @@ THEIRS = ("", *OURS)
 def pairs() -> Iterator[tuple[str, str, str]]:
     """Return each pair of modes with the result, by nats-server's rules."""
     for ours, theirs in itertools.product(OURS, THEIRS):
-        if ours == "not supported" or theirs in ("", "not supported"):
+        if ours == "not supported" or theirs == "" or (theirs == "not supported" and ours != "off"):
             result = "not supported"
         elif "off" in (ours, theirs):
             result = "off"
