@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gnats.accounts.account import TRAFFIC
 from gnats.cluster.client_urls import ClientURLs, own_urls
-from gnats.cluster.compression import follow_rtt, negotiates
+from gnats.cluster.compression import negotiates
 from gnats.cluster.gossip import forward_new_route, implicit_targets
 from gnats.cluster.handshake import Handshake, Spawn, delays_info
 from gnats.cluster.info import OwnInfo, PeerInfo
@@ -254,7 +254,7 @@ class Cluster:
         route = self._route(source)
         if route is None:
             return
-        follow_rtt(route, self._options().cluster.compression)
+        route.follow_rtt(self._options().cluster.compression)
         if route.dial_next:
             target, route.dial_next = route.dial_next, None
             self._solicitor.dial(target)

@@ -1,10 +1,8 @@
 """How two servers compress what they send each other: each decides for itself, from both configurations."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from gnats.clock import time_ns
-from gnats.go.text import SECOND, quote
+from gnats.go.text import quote
 from gnats.options.values.cluster import (
     ACCEPT,
     NOT_SUPPORTED,
@@ -14,11 +12,7 @@ from gnats.options.values.cluster import (
     S2_BETTER,
     S2_FAST,
     S2_UNCOMPRESSED,
-    Compression,
 )
-
-if TYPE_CHECKING:
-    from gnats.cluster.route import Route
 
 _LEVELS = (S2_UNCOMPRESSED, S2_FAST, S2_BETTER, S2_BEST)
 """What a server that decides by the round trip time uses, from the shortest one on."""
@@ -68,20 +62,3 @@ def level_for(rtt: float, thresholds: Sequence[float]) -> str:
 def shown_mode(configured: str, negotiated: str) -> str:
     """Return the mode that a peer is told (compressionModeForInfoProtocol)."""
     return S2_AUTO if configured == S2_AUTO else negotiated
-
-
-def level_of(route: "Route", thresholds: Sequence[float]) -> str:
-    """Return the level for a route's round trip time; before the first PONG, for the handshake's time."""
-    assert route.session
-    rtt = route.session.snapshot()["rtt"] or time_ns() - route.start
-    return level_for(rtt / SECOND, thresholds)
-
-
-def follow_rtt(route: "Route", compression: Compression) -> None:
-    """Change the level of what a route sends as its round trip time says (updateS2AutoCompressionLevel)."""
-    if route.session is None or compression.mode != S2_AUTO or not negotiates(route.compression):
-        return
-    level = level_of(route, compression.rtt_thresholds)
-    if level != route.compression:
-        route.compression = level
-        route.session.set_uncompressed(level == S2_UNCOMPRESSED)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.auth.connect import remove_secrets_from_trace
 from gnats.auth.passwords import TooManyWaitError, check_password, check_password_async, is_bcrypt
-from gnats.cluster.compression import UnknownModeError, choose_mode, level_of, negotiates
+from gnats.cluster.compression import UnknownModeError, choose_mode, negotiates
 from gnats.cluster.info import TRACES_PROTO, OwnInfo, PeerConnect, PeerInfo
 from gnats.cluster.name import ClusterName
 from gnats.cluster.route import Route
@@ -195,7 +195,7 @@ class Handshake:
             route.refuse(self._log, ClosedState.PROTOCOL_VIOLATION, str(exc))
             return True
         if mode == S2_AUTO:
-            mode = level_of(route, configured.rtt_thresholds)
+            mode = route.s2_level(configured.rtt_thresholds)
         route.compression = mode
         if not negotiates(mode):
             return False

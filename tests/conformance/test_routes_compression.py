@@ -34,6 +34,8 @@ def fake(listener: RouteListener) -> Iterator[Fake]:
 
 
 def launched(launch: Launch, mode: str, *routes: RouteListener, block: str = "") -> Server:
+    if mode == AUTO:  # a long round trip must not change the level
+        mode = "{ mode: s2_auto, rtt_thresholds: [1h, 2h] }"
     named = ", ".join(f"'{listener.url}'" for listener in routes)
     block = f"compression: {mode}\n{block}" + (f"\nroutes: [{named}]" if named else "")
     return launch_routed(launch, "-DV", cluster=block)

@@ -47,7 +47,7 @@ cdef struct S2Chunk:
     uint32_t crc
 
 
-# Return the size of the chunk that begins at `data`, of which n bytes have come; 0: too few have come to say it; S2_BAD:
+# Return the size of the chunk that begins at `data`, of which n bytes have come; 0: too few to say it; S2_BAD:
 # its type is unknown, or it is larger than S2_MAX_CHUNK, and it cannot be skipped.
 cdef int64_t s2_chunk_size(const uint8_t *data, size_t n) noexcept nogil
 # Return whether the chunk that begins at `data` has nothing to decode, or to check.

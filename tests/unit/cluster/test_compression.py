@@ -7,14 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gnats.cluster.compression import (
-    UnknownModeError,
-    choose_mode,
-    follow_rtt,
-    level_for,
-    negotiates,
-    shown_mode,
-)
+from gnats.cluster.compression import UnknownModeError, choose_mode, level_for, negotiates, shown_mode
 from gnats.cluster.route import Route
 from gnats.options.values.cluster import Compression
 
@@ -98,11 +91,11 @@ def compressing(level: str, rtt: float) -> Route:
 
 def test_the_level_follows_the_round_trip_time() -> None:
     made = compressing("s2_uncompressed", 0.02)
-    follow_rtt(made, AUTO)
+    made.follow_rtt(AUTO)
     assert made.compression == "s2_fast"
-    follow_rtt(made, AUTO)
+    made.follow_rtt(AUTO)
     session(made).rtt = 5_000_000
-    follow_rtt(made, AUTO)
+    made.follow_rtt(AUTO)
     assert made.compression == "s2_uncompressed"
     assert session(made).called("set_uncompressed") == [False, True]
 
@@ -118,7 +111,7 @@ def test_the_level_follows_the_round_trip_time() -> None:
 )
 def test_others_do_not_follow_it(level: str, compression: Compression) -> None:
     made = compressing(level, 0.2)
-    follow_rtt(made, compression)
+    made.follow_rtt(compression)
     assert made.compression == level
     assert not session(made).calls
 
@@ -126,13 +119,13 @@ def test_others_do_not_follow_it(level: str, compression: Compression) -> None:
 def test_a_closed_route_does_not_follow_it() -> None:
     made = compressing("s2_fast", 0.2)
     made.session = None
-    follow_rtt(made, AUTO)
+    made.follow_rtt(AUTO)
     assert made.compression == "s2_fast"
 
 
 def test_before_the_first_pong_the_handshake_counts() -> None:
     made = compressing("s2_fast", 0)
     made.start -= 70_000_000
-    follow_rtt(made, AUTO)
+    made.follow_rtt(AUTO)
     assert made.compression == "s2_better"
     assert isinstance(made.session, Session)

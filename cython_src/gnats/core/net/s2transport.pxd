@@ -15,7 +15,7 @@ from gnats.core.net.transport cimport Transport
 # takes what it has read behind that for plain text. The peer may still answer in plain text, with an -ERR.
 cdef Transport *s2_make(Connection c, bint waits, bint uncompressed) noexcept
 # -- for the owner --
-# Begin to compress: what is queued leaves as it is. The n bytes at `kept` were read, and are to be decompressed. Without
+# Begin to compress: what is queued leaves as it is. The n bytes at `kept` were read; decode them. Without
 # memory the connection closes.
 cdef void s2_begin(Connection c, Transport *layer, const char *kept, size_t n) noexcept nogil
 # Write chunks of uncompressed data from now on, or compressed ones.

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from support.dataplane import DataPlane, Peer
+from support.failing_server import build
+from support.process import SANITIZED
 from support.s2stream import (
     COMPRESSED,
     IDENTIFIER,
@@ -31,6 +38,8 @@ from gnats.core.runtime.inbox import EV_CLOSED, EV_INFO, EV_PONG
 
 pytestmark = pytest.mark.timeout(120)
 
+EXEMPT = ("core/runtime/inbox",)
+TESTS = Path(__file__).parents[3]
 INFO = b"INFO {}\r\n"
 GREETING = b"INFO {1}\r\n"
 
@@ -452,3 +461,19 @@ def test_nothing_is_left_of_a_connection_that_closes_in_a_chunk() -> None:
         plane.pollers[0].run_once(0)
         route.session.close_connection(ClosedState.SERVER_SHUTDOWN)
         assert route.closed == ClosedState.SERVER_SHUTDOWN
+
+
+@pytest.mark.skipif(bool(SANITIZED), reason="loads an allocator of its own in front of all others")
+def test_a_failed_allocation_closes_the_route(tmp_path: Path) -> None:
+    if not shutil.which("gcc"):
+        pytest.skip("no gcc")
+    found = subprocess.run(
+        [sys.executable, "-P", "-m", "support.s2memory"],
+        env=os.environ | build(tmp_path, depth=2, exempt=EXEMPT).variables | {"PYTHONPATH": str(TESTS)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert found.returncode == 0, found.stderr
+    # the layer, its input, data that has no room, and what a poller needs to compress
+    assert int(found.stdout) >= 4
