@@ -48,6 +48,7 @@ DIRECTIVES = {
 
 
 LIBRARIES = {
+    "gnats.core.tls.hostname": ["crypto"],
     "gnats.core.tls.tls": ["ssl", "crypto"],
     "gnats.core.tls.x509": ["crypto"],
     "gnats.bench.fleet": ["ssl", "crypto"],

@@ -12,6 +12,7 @@ Usage: gnats <command> [options]
 
     server     run the server, as gnats-server does
     bench      measure a server
+    cluster    start a cluster on this machine, to try and to test
     archive    JetStream streams to Parquet files, and back
     version    print the versions
     help       print this text
@@ -54,6 +55,10 @@ def run(args: list[str]) -> int:
         from gnats.bench.cli import bench_main
 
         return bench_main(rest)
+    if command == "cluster":
+        from gnats.commands.cluster.cli import cluster_main
+
+        return cluster_main(rest)
     if command == "archive":
         return archive(rest)
     if command in ("version", "-v", "--version"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from gnats.testing import ServerThread
+    from gnats.testing import ClusterThread, ServerThread
 
 
 @pytest.fixture
@@ -27,3 +27,22 @@ def nats_server(nats_server_factory: Callable[..., Any]) -> "ServerThread":
     """Start a server with default options on a free port of 127.0.0.1: `nats_server.client_url`, `.port`."""
     server: ServerThread = nats_server_factory()
     return server
+
+
+@pytest.fixture
+def nats_cluster_factory() -> Iterator[Callable[..., "ClusterThread"]]:
+    """Start clusters: `nats_cluster_factory(5, max_payload=1024)`. The keywords are those of ClusterThread.
+
+    The clusters stop when the test ends.
+    """
+    from gnats.testing import ClusterThread
+
+    with ExitStack() as clusters:
+        yield lambda *size, **options: clusters.enter_context(ClusterThread(*size, **options))
+
+
+@pytest.fixture
+def nats_cluster(nats_cluster_factory: Callable[..., Any]) -> "ClusterThread":
+    """Start a cluster of three servers: `nats_cluster.client_url`, `nats_cluster.servers[1].client_url`."""
+    cluster: ClusterThread = nats_cluster_factory()
+    return cluster

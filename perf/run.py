@@ -20,6 +20,7 @@ if not __package__:  # run as a script: the package is the folder that holds it
 from gnats.bench.results import LoadError
 from gnats.bench.text import human_bytes
 from perf import machine, natscli, report
+from perf.clusters import CLUSTER_SCENARIOS
 from perf.holdings import HOLDING_SCENARIOS
 from perf.results import METRICS, Record, Results
 from perf.scenarios import SCENARIOS, Scenario, Settings
@@ -51,7 +52,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def chosen(args: argparse.Namespace) -> list[Scenario]:
     """Return the requested scenarios: by name, or the quick ones, or all."""
-    every = (*SCENARIOS, *STREAM_SCENARIOS, *HOLDING_SCENARIOS)
+    every = (*SCENARIOS, *STREAM_SCENARIOS, *HOLDING_SCENARIOS, *CLUSTER_SCENARIOS)
     if args.only:
         return [s for s in every if any(fnmatchcase(s.name, pattern) for pattern in args.only)]
     return [s for s in every if s.quick or not args.quick]

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Protocol
 
 from gnats.bench.fleet import Fleet
 from gnats.bench.histogram import Histogram
@@ -88,7 +89,14 @@ def calibrate(load: PubSub, seconds: float) -> int:
         count *= 4
 
 
-def move(server: Server, load: PubSub, count: int) -> Metrics:
+class HasCPU(Protocol):
+    """One server, or several."""
+
+    def cpu_ns(self) -> int:
+        """Return the CPU time so far."""
+
+
+def move(server: HasCPU, load: PubSub, count: int) -> Metrics:
     """Publish `count` messages; return costs per message, published and delivered."""
     cpu = server.cpu_ns()
     result = load.run(count, timeout=RUN_TIMEOUT, settle=False)

@@ -152,6 +152,8 @@ class Server:
             command += ["-c", str(self._config)]
         with self._log.open("wb") as log, affinity(cpus) if cpus else nullcontext():
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=home, env=_environment())
+        self.ports: dict[str, list[str]] = {}
+        """The URLs that it listens on, by what for: nats, cluster, monitoring."""
         try:
             self.target = self._wait_for_port(home)
         except BaseException:
@@ -165,7 +167,8 @@ class Server:
         while time.monotonic() < deadline:
             for path in home.glob("*.ports"):
                 try:
-                    return Target.parse(json.loads(path.read_text())["nats"][0])
+                    self.ports = json.loads(path.read_text())
+                    return Target.parse(self.ports["nats"][0])
                 except json.JSONDecodeError:
                     pass  # the server is writing it
             try:

@@ -66,7 +66,7 @@ TABLE = {
     "disk_avail.go": "diskAvailable",
     "events.go": """accConnsUpdate=Events.send_conns accountClaimUpdate
         accountConnectEvent=Events.connected accountDisconnectEvent=Events.disconnected
-        addSystemAccountExports=add_system_exports debugSubscribers nsubsRequest=Services._nsubs
+        addSystemAccountExports=add_system_exports
         registerSystemImports=add_system_imports reloadConfig=Services._reload
         sendAccountAuthErrorEvent=account_auth_error sendAuthErrorEvent=Events.auth_error
         sendInternalMsg=Events.publish_in sendLDMShutdownEventLocked=Events.lame_duck
@@ -137,7 +137,9 @@ TABLE = {
     "rate_counter.go": "allow=TLSContext.allow",
     "reload.go": """applyOptions=Reload._apply_options
         clientHasMovedToDifferentAccount=ClientReload._has_moved recheckPinnedCerts=ClientReload._is_pinned
-        Reload=Server.reload reloadAuthorization ReloadOptions""",
+        Reload=Server.reload reloadAuthorization reloadClusterPermissions=ClusterReload._set_permissions
+        reloadClusterPoolAndAccounts=ClusterReload._change_pools ReloadOptions
+        validateClusterOpts=_check_cluster""",
     "ring.go": "append=Clients._on_closed",
     "route.go": """addRoute=Routes.add connectToRoute=Solicitor.dial createRoute=Cluster._create
         forwardNewRouteInfoToKnownServers=forward_new_route
@@ -147,8 +149,8 @@ TABLE = {
         reConnectToRoute=Solicitor.dial_again removeAllRoutesExcept=Cluster.name_changed
         removeRoute=Routes.remove routeShouldDelayInfo=delays_info routeStillValid=Solicitor._valid
         sendAsyncInfoToClients=Clients.send_info sendRouteConnect=OwnInfo.connect
-        solicitRoutes=Solicitor.solicit_routes startRouteAcceptLoop=Cluster.start
-        upgradeRouteToSolicited=upgrade_to_solicited""",
+        solicitRoutes=Solicitor.solicit startRouteAcceptLoop=Cluster.start
+        updateRemoteRoutePerms=Cluster._reloaded upgradeRouteToSolicited=upgrade_to_solicited""",
     "scheduler.go": """add=schedule_add decode=schedules_decode encode=schedules_encode
         getScheduledMessages=run_next parseMsgSchedule=cron_due remove=schedule_drop""",
     "sdm.go": "jetstream/stream/aging isSubjectDeleteMarker=aging.is_marker",

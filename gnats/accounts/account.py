@@ -61,6 +61,8 @@ class Account(account.Account):
         self.max_connections = max_connections
         self.max_leafnodes = self.max_subscriptions = self.max_payload = NO_LIMIT
         self.clients: dict[int, Member] = {}
+        self.clients_elsewhere: dict[str, int] = {}
+        """The number of its clients on other servers that have any, by server id."""
         self.internal: InternalClient | None = None
         """The server's own client in this account, or None until one is needed."""
         self.internal_cid = 0
@@ -106,8 +108,8 @@ class Account(account.Account):
         self.max_payload = limits.max_payload
 
     def add_client(self, session: Member) -> bool:
-        """Add a connection. Return False when the account has max_connections already."""
-        if 0 <= self.max_connections <= len(self.clients):
+        """Add a connection. Return False when the account has max_connections already, on all servers."""
+        if 0 <= self.max_connections <= len(self.clients) + self.num_elsewhere:
             return False
         counts = session.snapshot()
         for name in TRAFFIC:  # its earlier traffic belongs to the account that it comes from
@@ -124,6 +126,23 @@ class Account(account.Account):
             self.closed_traffic[name] += counts[name]
         self._closed_as_slow += session.reason in _SLOW
         return True
+
+    @property
+    def num_elsewhere(self) -> int:
+        """The number of its clients on other servers."""
+        return sum(self.clients_elsewhere.values())
+
+    @property
+    def over_maximum(self) -> bool:
+        """Whether the account has more than max_connections, on all servers."""
+        return 0 <= self.max_connections < len(self.clients) + self.num_elsewhere
+
+    def set_clients_elsewhere(self, server_id: str, number: int) -> None:
+        """Note the number of its clients on another server."""
+        if number > 0:
+            self.clients_elsewhere[server_id] = number
+        else:
+            self.clients_elsewhere.pop(server_id, None)
 
     @property
     def slow_consumers(self) -> int:

@@ -110,6 +110,8 @@ class Accounts(dict[str, Account]):
         self._exports: dict[int, tuple[Account, ExportedService, ServiceLatency | None]] = {}
         self.measured: Measured = ignore
         """Called with each measurement of a service. The server sets it."""
+        self.added: Callable[[Account], object] = lambda account: None
+        """Called with each account that is new, or was removed before. The server sets it."""
         self._timers: dict[int, Timer] = {}
         self._claims: dict[str, AccountConfig] = {}
         """Accounts of JWTs, by name."""
@@ -294,6 +296,7 @@ class Accounts(dict[str, Account]):
             self.registry.add(text_bytes(name), account)
             self._removed.pop(name, None)
             self[name] = account
+            self.added(account)
         return account
 
     def _remove(self, name: str) -> None:
@@ -304,6 +307,7 @@ class Accounts(dict[str, Account]):
         account.set_mappings([])
         self._import(account, Party(name))
         self._export(account, Party(name))
+        account.clients_elsewhere.clear()
         self._removed[name] = Removed(account, services, advance())
         if self._looking is None:
             self._look_later()

@@ -29,7 +29,8 @@ class Message:
     """A message for the server; `producer` is the publisher's connection id.
 
     `requester` and `account` say where a request comes from. The header does not: the publisher can write
-    anything there.
+    anything there. Of a request that another server sends, they are what that server has written there
+    (remote_requests).
     """
 
     subject: bytes

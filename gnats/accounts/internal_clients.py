@@ -1,10 +1,11 @@
 """The server's own clients, by account (internalClient in accounts.go)."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import TYPE_CHECKING
 
 from gnats.accounts.internal_client import InternalClient
+from gnats.accounts.remote_requests import with_requester
 from gnats.connection.log_lines import describe
 from gnats.core.net.log_records import LogCode
 from gnats.core.runtime.inbox import EV_CLOSED, EV_LOG, EV_MSG
@@ -34,6 +35,8 @@ class InternalClients:
         gone: Callable[[], object],
     ) -> None:
         self.poller: Poller | None = None
+        self.links: Container[int] = ()
+        """The ids of the connections to other servers. The server sets it."""
         self._state = state
         self._log = log
         self._system = system
@@ -87,7 +90,7 @@ class InternalClients:
         if source and isinstance(data, tuple) and (client := self._clients.get(source.cid)):
             if client.kind == SYSTEM and (other := self._clients.get(producer)) and other.kind == SYSTEM:
                 return
-            client.process_message(producer, data)
+            client.process_message(producer, with_requester(data) if producer in self.links else data)
 
     def _on_closed(self, source: "Connection | None", reason: int, b: int, data: object) -> None:
         """Forget a client whose connection was closed."""

@@ -238,20 +238,24 @@ def limits(session: Session, opts: "Options") -> tuple[int, int]:
     return max_subs, lowest(grant.max_payload, account.max_payload, opts.max_payload)
 
 
-def close_over_maximum(account: "Account", sessions: Mapping[int, Session], log: "Logger") -> list[Session]:
+def close_over_maximum(
+    account: "Account", sessions: Mapping[int, Session], log: "Logger", *, elsewhere: int = 0
+) -> list[Session]:
     """Close the connections beyond an account's limit, the latest ones; return the others, oldest first.
 
-    `sessions` are all clients of the server, by id.
+    `sessions` are all clients of the server, by id; `elsewhere` is the number of those on other servers, if
+    these count.
     """
     here = [session for cid in account.clients if not (session := sessions[cid]).leaving]
     here.sort(key=lambda session: session.start)
-    if not 0 <= account.max_connections < len(here):
+    if not 0 <= account.max_connections < len(here) + elsewhere:
         return here
-    for session in here[account.max_connections :]:
+    allowed = max(account.max_connections - elsewhere, 0)
+    for session in here[allowed:]:
         error = "maximum account active connections exceeded"
         session.rate_limit(log, "ERR", error)
         session.close(log, ClosedState.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, error)
-    return here[: account.max_connections]
+    return here[:allowed]
 
 
 def auth_violation(

@@ -4,7 +4,16 @@ from gnats.bench.target import Target
 
 class Fleet:
     connect_seconds: float
-    def __init__(self, target: Target, count: int, *, timeout: float = 30.0, parallel: int = 64) -> None: ...
+    def __init__(
+        self,
+        target: Target,
+        count: int,
+        *,
+        timeout: float = 30.0,
+        parallel: int = 64,
+        elsewhere: Target | None = None,
+        first_elsewhere: int = 0,
+    ) -> None: ...
     @property
     def count(self) -> int: ...
     def exchange(self, first: int, buffers: Sequence[bytes], *, timeout: float = 30.0) -> float: ...

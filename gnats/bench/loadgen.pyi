@@ -12,6 +12,7 @@ class PubSub:
         publishers: int = 1,
         subjects: Sequence[str] = ("bench",),
         subscriptions: Sequence[Sequence[str]] = (),
+        subscribers_at: Target | None = None,
         queue: str = "",
         size: int = 128,
         fanout: int | None = None,

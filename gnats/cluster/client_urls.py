@@ -15,13 +15,15 @@ class ClientURLs:
     def __init__(self) -> None:
         self.own: tuple[str, ...] = ()
         """The URLs of this server's client port, which it tells the other servers."""
+        self.hidden = False
+        """Clients are told nothing (`no_advertise`)."""
         self._others: dict[str, int] = {}
         self._shown: tuple[str, ...] = ()
 
     @property
     def shown(self) -> tuple[str, ...]:
         """What clients are told: the own URLs first. Empty until another server has told its URLs."""
-        return self._shown
+        return () if self.hidden else self._shown
 
     def add(self, urls: Iterable[str]) -> bool:
         """Add the URLs of a remote server; return whether clients are told something new."""
@@ -42,12 +44,18 @@ class ClientURLs:
     def _update(self, *, changed: bool) -> bool:
         if changed:
             self._shown = (*self.own, *self._others)
+        return changed and not self.hidden
+
+    def hide(self, *, hidden: bool) -> bool:
+        """Hide the URLs from clients, or show them; return whether clients are told something new."""
+        changed = hidden != self.hidden and bool(self._shown)
+        self.hidden = hidden
         return changed
 
-    def lame_duck(self, *, advertise: bool) -> None:
-        """Show only the other servers' URLs from now on, or with `advertise` False none."""
+    def lame_duck(self) -> None:
+        """Show only the other servers' URLs from now on."""
         self.own = ()
-        self._shown = tuple(self._others) if advertise else ()
+        self._shown = tuple(self._others)
 
 
 def own_urls(opts: Options, port: int) -> tuple[str, ...]:

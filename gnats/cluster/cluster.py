@@ -1,7 +1,7 @@
 """A server's part in a cluster: listens for routes, dials others, and joins what the other modules decide."""
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING
@@ -13,15 +13,17 @@ from gnats.cluster.gossip import forward_new_route, implicit_targets
 from gnats.cluster.handshake import Handshake, Spawn, delays_info
 from gnats.cluster.info import OwnInfo, PeerInfo
 from gnats.cluster.name import ClusterName
-from gnats.cluster.route import Route, Target
+from gnats.cluster.pinning import Pinning
+from gnats.cluster.route import Route, Target, ping_limits
 from gnats.cluster.routes import Added, Routes, upgrade_to_solicited
 from gnats.cluster.solicit import Solicitor
+from gnats.cluster.tls_name import TLSName
 from gnats.connection.closed_state import ClosedState
 from gnats.core.net.connection import Connection
-from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_PONG
+from gnats.core.runtime.inbox import EV_BEGUN, EV_CLOSED, EV_CONNECT, EV_INFO, EV_PONG
 from gnats.core.runtime.kinds import ROUTER
 from gnats.go.text import join_host_port, quote
-from gnats.options.values.cluster import MAX_PING_INTERVAL
+from gnats.go.url import URL
 from gnats.runtime.accept import AcceptLoop, listen_for_routes
 from gnats.runtime.reported import answer_punt, unmapped
 from gnats.runtime.reporting import Reporting
@@ -29,6 +31,7 @@ from gnats.system.interfaces import interface_addresses
 
 if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
+    from gnats.cluster.reload import ClusterReload
     from gnats.core.links.route_session import RouteSession
     from gnats.core.poller import Poller
     from gnats.core.runtime.state import ServerState
@@ -37,11 +40,16 @@ if TYPE_CHECKING:
     from gnats.options.options import Options
     from gnats.runtime.dispatch import EventTable
     from gnats.runtime.pollers import Pollers
+    from gnats.tls.links import LinkTLS
 
+INSECURE = (
+    "TLS certificate chain and hostname of solicited routes will not be verified. DO NOT USE IN PRODUCTION!"
+)
 MAX_PENDING_FACTOR = 4
 """Times max_pending that may be queued for a route: nats-server has no limit there."""
 
 _STALE = ClosedState.STALE_CONNECTION
+_TLS_FAILED = ClosedState.TLS_HANDSHAKE_ERROR
 _SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
 
 
@@ -71,6 +79,7 @@ class Cluster:
         hooks: Hooks,
         session: "type[RouteSession]",
         *,
+        tls: "LinkTLS | None" = None,
         options: "Callable[[], Options]",
         spawn: Spawn,
     ) -> None:
@@ -80,10 +89,14 @@ class Cluster:
         self._log = log
         self._hooks = hooks
         self._make_session = session
+        self.tls = tls
+        """TLS of new connections; None: clear text."""
+        self._tls_name = TLSName()
         self._options = options
         cluster = options().cluster
         self.urls = ClientURLs()
         self.name = ClusterName(lambda: options().cluster, hooks.renamed)
+        self.urls.hidden = cluster.no_advertise
         self.info = OwnInfo(identity, options, self.name, lambda: self.urls.own)
         self.routes = Routes(cluster.pool_size, cluster.accounts)
         self._handshake = Handshake(
@@ -104,10 +117,13 @@ class Cluster:
             create=self._dialled,
             spawn=spawn,
         )
+        self.pinning = Pinning(self.routes, log, has_account=self.has_account, forget=self.forget)
         self.open: dict[int, Route] = {}
         """All connections by id, also those that are not registered (yet)."""
+        self.watchers: set[Callable[[], object]] = set()
+        """Called when a connection was registered, or is no longer, and when a mark has come."""
         self._remote_urls: dict[str, list[str]] = {}
-        """The client URLs of remote servers, by id, where clients are told them."""
+        """The client URLs of remote servers, by id."""
         self._pollers: Iterator[Poller] | None = None
         self._listener: AcceptLoop | None = None
         self._ended = dict.fromkeys(TRAFFIC, 0)
@@ -115,6 +131,11 @@ class Cluster:
         self._closed_as_slow = 0
         self.stale = 0
         """Routes that were closed because they did not answer PINGs."""
+
+    def __contains__(self, cid: object) -> bool:
+        """Whether an open connection of this id is one to a server that has joined."""
+        route = self.open.get(cid) if isinstance(cid, int) else None
+        return route is not None and route.joined
 
     @property
     def connected(self) -> bool:
@@ -157,11 +178,22 @@ class Cluster:
         self._listener = AcceptLoop(sock, "Route", self._accepted, log)
         self.info.port = self._listener.port
         log.notice(f"Listening for route connections on {join_host_port(cluster.host, self.port)}")
+        self._warn_of_insecure_tls()
         self.urls.own = own_urls(opts, client_port)
         _, port = self.info.address()
         self._solicitor.to_self = frozenset((each, port) for each in interface_addresses())
+        self._tls_name.save(cluster.routes)
         self._solicitor.solicit_routes()
         return sock
+
+    def use_tls(self, tls: "LinkTLS | None") -> None:
+        """Use other certificates and rules of TLS for new connections; established ones keep theirs."""
+        self.tls = tls
+        self._warn_of_insecure_tls()
+
+    def _warn_of_insecure_tls(self) -> None:
+        if self.tls and self.tls.insecure:
+            self._log.warn(INSECURE)
 
     def stop_accepting(self) -> None:
         """Close the port, and dial nobody any more; established connections stay. Idempotent."""
@@ -183,7 +215,7 @@ class Cluster:
         line = self.info.line(ldm=True)
         for route in self.routes.one_of_each():
             route.send(line)
-        self.urls.lame_duck(advertise=not self._options().cluster.no_advertise)
+        self.urls.lame_duck()
 
     # -- connections -----------------------------------------------------------------------------------------
 
@@ -198,7 +230,7 @@ class Cluster:
         if self._pollers is None:
             sock.close()
             return
-        opts, log = self._options(), self._log
+        opts = self._options()
         cluster = opts.cluster
         session = self._make_session(
             ROUTER,
@@ -211,28 +243,28 @@ class Cluster:
             max_pending=opts.max_pending * MAX_PENDING_FACTOR,
             write_deadline=cluster.write_deadline or opts.write_deadline,
             retries=cluster.write_timeout != "close",
-            ping_interval=min(cluster.ping_interval or opts.ping_interval, MAX_PING_INTERVAL),
-            ping_max=max(cluster.ping_max or opts.ping_max, -1),
+            **ping_limits(opts),
             negotiates=negotiates(cluster.compression.mode),
         )
         sock.detach()
-        route = self.open[session.cid] = Route(session, unmapped(host), port, target)
+        if self.tls:
+            self.tls.secure(session, self._tls_name.of(target.url) if target else "")
+        self.open[session.cid] = Route(session, unmapped(host), port, target)
         if target is None:
             timeout = cluster.auth_timeout if cluster.username else 0.0
             session.start(self.info.initial(), expect_connect=True, auth_timeout=timeout)
         else:
-            log.debug(f"{route} - Route connect msg sent")
             lines = self.info.connect(target.url)
             if not delays_info(target.account, opts):
                 lines += self.info.initial(account=target.account, gossip_mode=target.gossip_mode)
             session.start(lines, expect_connect=False)
-        log.notice(f"{route} - Route connection created")
 
     # -- events ----------------------------------------------------------------------------------------------
 
     def serve(self, events: "EventTable") -> None:
         """Handle the events about routes."""
         for event, handler in (
+            (EV_BEGUN, self._on_begun),
             (EV_CONNECT, self._on_connect),
             (EV_INFO, self._on_info),
             (EV_CLOSED, self._on_closed),
@@ -243,6 +275,13 @@ class Cluster:
 
     def _route(self, source: Connection | None) -> Route | None:
         return self.open.get(source.cid) if isinstance(source, Connection) else None
+
+    def _on_begun(self, source: Connection | None, a: int, b: int, data: object) -> None:
+        route, log = self._route(source), self._log
+        if route:
+            if route.solicited:
+                log.debug(f"{route} - Route connect msg sent")
+            log.notice(f"{route} - Route connection created")
 
     def _on_connect(self, source: Connection | None, a: int, b: int, data: object) -> bool:
         return answer_punt(self._route(source), data, self._handshake.process_connect, self._log)
@@ -270,18 +309,28 @@ class Cluster:
             final = route.session.snapshot()
             for name in TRAFFIC:
                 self._ended[name] += final.get(name, 0)
+            if reason == _TLS_FAILED and route.url:
+                self._tls_failed(route.session, route.url)
         route.session = None
         self.stale += reason == _STALE
         self._closed_as_slow += reason in _SLOW
         remote = f" - Remote: {route.remote_name}" if route.remote_name else ""
         self._log.notice(f"{route} - Router connection closed: {ClosedState(reason)}{remote}")
-        self._forget(route)
+        self.forget(route)
         if self._pollers is not None and not route.no_reconnect:
             self._reconnect(route)
 
-    def _forget(self, route: Route) -> None:
+    def _tls_failed(self, session: "RouteSession", url: URL) -> None:
+        from gnats.core.tls.tlstransport import host_was_wrong
+
+        if host_was_wrong(session):
+            self._tls_name.refused(url)
+
+    def forget(self, route: Route) -> None:
         """Remove a route from the table, and the peer with its last one (removeRoute). Idempotent."""
-        if not self.routes.remove(route).last:
+        removed = self.routes.remove(route)
+        self._tell_watchers()
+        if not removed.last:
             return
         if urls := self._remote_urls.pop(route.remote_id, None):
             self._show(changed=self.urls.remove(urls))
@@ -317,7 +366,7 @@ class Cluster:
         """Forget those connections to the route's peer that are being closed: it takes the place of one."""
         for other in self.routes.to(route.remote_id, route.account):
             if other.closing:
-                self._forget(other)
+                self.forget(other)
 
     def name_changed(self, remote_id: str) -> None:
         """Close the routes to all but this remote: it has given this server a new cluster name."""
@@ -329,15 +378,23 @@ class Cluster:
         """Tell the other servers and the clients of the route's peer, if it is new."""
         if added.forward:
             forward_new_route(self.routes, route, info, dialled=dialled)
-        if added.first and not route.account and not self._options().cluster.no_advertise:
+        if route.account:
+            self.pinning.registered(route)
+        elif added.first:
             urls = self._remote_urls[route.remote_id] = list(filter(None, info.connect_urls))
             self._show(changed=self.urls.add(urls))
+        self._tell_watchers()
 
     def informed(self, route: Route, info: PeerInfo) -> None:
         """Handle a later INFO of a route."""
-        if info.route_acc_add_reqid or info.gateway:
+        if mark := info.sent.get("nonce"):
+            route.mark = str(mark)
+            self._tell_watchers()
+        if info.route_acc_add_reqid:
+            self.pinning.informed(route, info)
+        elif info.gateway:
             return
-        if route.remote_id and route.remote_id != info.server_id:
+        elif route.remote_id and route.remote_id != info.server_id:
             try:
                 targets = implicit_targets(
                     info, self._own_id, self.routes, self._options().cluster, no_pool=route.no_pool
@@ -347,9 +404,56 @@ class Cluster:
                 return
             for target in targets:
                 self._solicitor.dial(target)
-        elif info.ldm and (urls := self._remote_urls.pop(route.remote_id, None)):
-            self._show(changed=self.urls.remove(urls))
+        elif info.ldm:
+            if urls := self._remote_urls.pop(route.remote_id, None):
+                self._show(changed=self.urls.remove(urls))
+        else:
+            self._reloaded(route, info)
+
+    def _reloaded(self, route: Route, info: PeerInfo) -> None:
+        """Use what the peer has changed by a reload: its permissions, and the URLs of its client port."""
+        assert route.peer
+        before, now = route.peer.sent, info.sent
+        exports = now.get("export") != before.get("export")
+        for member in "import", "export":
+            before[member] = now.get(member)
+        if exports and route.session:
+            route.session.announce_again()
+        if route.remote_id in self._remote_urls:
+            was, will = self._remote_urls[route.remote_id], list(filter(None, info.connect_urls))
+            self._remote_urls[route.remote_id] = will
+            added = self.urls.add(will)
+            self._show(changed=self.urls.remove(was) or added)
+
+    # -- reload ----------------------------------------------------------------------------------------------
+
+    def reload(self, old: "Options", new: "Options") -> "ClusterReload":
+        """Begin a reload of the options: see ClusterReload."""
+        from gnats.cluster.reload import ClusterReload
+
+        return ClusterReload(self, old, new, self._log, self._hooks.renamed)
+
+    @property
+    def running(self) -> bool:
+        """Whether new connections are made."""
+        return self._pollers is not None
+
+    def hide_urls(self, *, hidden: bool) -> None:
+        """Tell clients no URLs, or tell them again."""
+        self._show(changed=self.urls.hide(hidden=hidden))
+
+    def solicit(self, urls: Iterable[URL], accounts: Iterable[str]) -> None:
+        """Dial routes of the configuration, for each account; "" stands for the pool."""
+        self._solicitor.solicit(urls, accounts)
+
+    async def check_again(self, route: Route) -> None:
+        """Close a route whose peer has not the user and the password of the options, which have changed."""
+        await self._handshake.check_again(route)
 
     def _show(self, *, changed: bool) -> None:
         if changed:
             self._hooks.urls_changed()
+
+    def _tell_watchers(self) -> None:
+        for watcher in list(self.watchers):
+            watcher()

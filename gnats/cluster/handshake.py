@@ -17,7 +17,7 @@ from gnats.go.text import join_host_port, quote, text_bytes
 from gnats.go.url import URL
 from gnats.options.options import Options
 from gnats.options.values.auth import Permissions
-from gnats.options.values.cluster import S2_AUTO, S2_UNCOMPRESSED
+from gnats.options.values.cluster import S2_AUTO, S2_UNCOMPRESSED, ClusterOptions
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -79,37 +79,78 @@ class Handshake:
         if log.trace_on:
             text = remove_secrets_from_trace(arg.decode("utf-8", "backslashreplace"))
             log.trace(f"{route} - <<- [CONNECT {text}]")
+        if route.connected:  # a second one changes nothing
+            if route.session:
+                route.session.accept_connect(verbose=route.connect.verbose)
+            return
         try:
             route.connect = PeerConnect.read(arg)
         except JSONError as exc:
             self._malformed(route, exc)
             return
-        cluster = self._options().cluster
-        if not cluster.username:
-            self._authenticated(route, arg, True)
-        elif cluster.username != route.connect.user:
-            self._authenticated(route, arg, False)
-        elif is_bcrypt(cluster.password):
-            self._spawn(self._check_hash(route, arg, cluster.password))
+        good = self._has_login(route)
+        if good is None:
+            self._spawn(self._check_hash(route, arg))
         else:
-            self._authenticated(route, arg, check_password(cluster.password, route.connect.password))
+            self._authenticated(route, arg, good)
 
-    async def _check_hash(self, route: Route, arg: bytes, stored: str) -> None:
+    def _has_login(self, route: Route) -> bool | None:
+        """Return whether the peer has the user and the password; None: that takes _compare_hash()."""
+        cluster = self._options().cluster
+        if cluster.tls and (cluster.tls.verify_and_map or cluster.tls.check_known_urls):
+            return self._has_good_certificate(route, cluster)
+        if not cluster.username:
+            return True
+        if cluster.username != route.connect.user:
+            return False
+        if is_bcrypt(cluster.password):
+            return None
+        return check_password(cluster.password, route.connect.password)
+
+    def _has_good_certificate(self, route: Route, cluster: ClusterOptions) -> bool:
+        from gnats.cluster.certificates import check_certificate
+
+        good, why = check_certificate(route.peer_certificate(), cluster)
+        self._log.debug(f"{route} - {why}")
+        return good
+
+    async def _compare_hash(self, route: Route) -> bool:
         try:
-            good = await check_password_async(stored, route.connect.password, route.host)
+            return await check_password_async(
+                self._options().cluster.password, route.connect.password, route.host
+            )
         except TooManyWaitError as exc:
             self._log.debug(f"{route} - {exc}")
-            good = False
+            return False
+
+    async def _check_hash(self, route: Route, arg: bytes) -> None:
+        stored, good = "", False
+        while stored != (stored := self._options().cluster.password):  # a reload may change it meanwhile
+            good = await self._compare_hash(route)
         self._authenticated(route, arg, good)
+
+    async def check_again(self, route: Route) -> None:
+        """Close a route whose peer has not the user and the password of the options, which have changed."""
+        good = self._has_login(route)
+        if good is None:
+            good = await self._compare_hash(route)
+        if not good:
+            route.no_reconnect = True
+            self._violation(route)
+
+    def _violation(self, route: Route) -> None:
+        if route.session is None or route.leaving:
+            return
+        user = route.auth_user()
+        self._log.error(f"{route} - authentication error" + (f" - {user}" if user else ""))
+        route.close(self._log, ClosedState.AUTHENTICATION_VIOLATION, "Authorization Violation")
 
     def _authenticated(self, route: Route, arg: bytes, good: bool) -> None:
         connect, log = route.connect, self._log
         if route.session is None or route.leaving:  # gone while its password was checked
             return
         if not good or connect.account or connect.new_account:
-            user = route.auth_user()
-            log.error(f"{route} - authentication error" + (f" - {user}" if user else ""))
-            route.close(log, ClosedState.AUTHENTICATION_VIOLATION, "Authorization Violation")
+            self._violation(route)
             return
         route.connected = True
         if connect.lang:  # a client
@@ -225,6 +266,9 @@ class Handshake:
             missing = f"Unable to lookup account {quote(account)}: account missing"
             self._refused(route, ClosedState.MISSING_ACCOUNT, missing)
             return
+        if self._routes.rejecting:
+            self._duplicate(route)
+            return
         self._cluster.make_room(route)
         added = self._routes.add(route, info)
         if isinstance(added, Refused):
@@ -271,7 +315,7 @@ class Handshake:
             pinned=tuple(map(text_bytes, routes.pinned)),
             headers=info.headers and not opts.no_header_support,
             traces=info.proto >= TRACES_PROTO,
-            permissions=_permissions(opts),
+            permissions=compiled_permissions(opts),
             measure=route.dial_next is not None,
         )
 
@@ -282,7 +326,7 @@ def delays_info(account: str, opts: Options) -> bool:
     return negotiates(cluster.compression.mode) or (not account and cluster.pool_size >= 1)
 
 
-def _permissions(opts: Options) -> "Compiled | None":
+def compiled_permissions(opts: Options) -> "Compiled | None":
     """Compile the cluster's permissions; the start has checked that they are valid."""
     if not (permissions := opts.cluster.permissions):
         return None

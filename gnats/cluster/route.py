@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gnats.clock import time_ns
 from gnats.cluster.compression import level_for, negotiates
@@ -10,12 +10,19 @@ from gnats.cluster.info import GOSSIP_DEFAULT, PeerConnect, PeerInfo
 from gnats.connection.closed_state import ClosedState
 from gnats.go.text import SECOND, join_host_port, quote
 from gnats.go.url import URL
-from gnats.options.values.cluster import NOT_SUPPORTED, S2_AUTO, S2_UNCOMPRESSED, Compression
+from gnats.options.values.cluster import (
+    MAX_PING_INTERVAL,
+    NOT_SUPPORTED,
+    S2_AUTO,
+    S2_UNCOMPRESSED,
+    Compression,
+)
 from gnats.runtime.reported import ReportedConnection
 
 if TYPE_CHECKING:
     from gnats.core.links.route_session import RouteSession
     from gnats.log.logger import Logger
+    from gnats.options.options import Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,15 @@ class Target:
     account: str = ""
     """The account that the connection is for alone; empty: a connection of the pool."""
     gossip_mode: int = GOSSIP_DEFAULT
+
+
+def ping_limits(opts: "Options") -> dict[str, Any]:
+    """Return how often routes are sent PINGs, and how many may be unanswered."""
+    cluster = opts.cluster
+    return {
+        "ping_interval": min(cluster.ping_interval or opts.ping_interval, MAX_PING_INTERVAL),
+        "ping_max": max(cluster.ping_max or opts.ping_max, -1),
+    }
 
 
 class Route(ReportedConnection):
@@ -48,6 +64,7 @@ class Route(ReportedConnection):
         "host",
         "index",
         "joined",
+        "mark",
         "negotiated",
         "no_pool",
         "no_reconnect",
@@ -95,6 +112,8 @@ class Route(ReportedConnection):
         self.registered = False
         self.joined = False
         """It has been registered, at least for a while."""
+        self.mark = ""
+        """The last mark that has come (gnats.cluster.mesh)."""
         self.retry = False
         """Dial the peer when the connection is lost even if this server has not dialled it."""
         self.no_reconnect = False
@@ -136,6 +155,13 @@ class Route(ReportedConnection):
         """Whether the peer takes headers."""
         return self.peer is not None and self.peer.headers
 
+    def peer_certificate(self) -> bytes | None:
+        """Return the certificate of the peer (DER); None without one, or without TLS."""
+        from gnats.core.tls.tlstransport import tls_info
+
+        info = tls_info(self.session) if self.session else None
+        return info["peer_certs"][0] if info and info["peer_certs"] else None
+
     def auth_user(self) -> str:
         """Return the user's name for authentication errors; empty without a user."""
         return f"User {quote(self.connect.user)}" if self.connect.user else ""
@@ -149,6 +175,11 @@ class Route(ReportedConnection):
         """Close the connection with an error, which is logged (sendErrAndErr)."""
         self.rate_limit(log, "ERR", error)
         self.close(log, reason, error)
+
+    def out_of_memory(self, log: "Logger") -> None:
+        """Close the connection because it cannot be told of a change."""
+        log.error(f"{self} - Out of memory - Closing")
+        self.close(log, ClosedState.READ_ERROR)
 
     def send(self, line: bytes) -> None:
         """Send an INFO line to the peer, unless the connection is closed."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gnats.cluster.info import PeerInfo
 from gnats.cluster.route import Route
-from gnats.go.text import quote
+from gnats.go.text import quote, text_bytes
 from gnats.go.url import URL
 
 
@@ -46,12 +46,21 @@ class Removed:
     """It was the last connection to the remote server."""
 
 
+def pool_index(account: str, size: int) -> int:
+    """Return the place in a pool of the connection that carries an account (computeRoutePoolIdx): FNV-1a."""
+    value = 2166136261
+    for byte in text_bytes(account):
+        value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
+    return value % size
+
+
 class Routes:
     """The registered routes. `pool_size` is this server's; -1: it has no pools. `accounts` are pinned."""
 
     def __init__(self, pool_size: int, accounts: tuple[str, ...]) -> None:
-        self._pools = pool_size > 0
-        self.pool_size = max(pool_size, 1)
+        self.set_pool_size(pool_size)
+        self.rejecting = False
+        """New connections are closed: a reload changes the table (routesReject)."""
         self._remotes: dict[str, list[Route | None]] = {}
         self._pinned: dict[str, dict[str, Route]] = {account: {} for account in accounts}
 
@@ -97,7 +106,39 @@ class Routes:
         """The connections for one account alone."""
         yield from self._pinned.get(account, {}).values()
 
+    @property
+    def remote_ids(self) -> tuple[str, ...]:
+        return tuple(self._remotes)
+
+    def pooled(self, remote_id: str) -> Iterator[Route]:
+        """The connections of a pool to a remote server; none if it, or this server, has no pools."""
+        yield from (route for route in self.to(remote_id) if not route.no_pool)
+
+    def linked(self) -> dict[str, bool]:
+        """The ids of the remote servers, each with whether all connections to it are registered."""
+        remote_ids = set(self._remotes).union(*self._pinned.values())
+        return {remote_id: self._is_complete(remote_id) for remote_id in remote_ids}
+
+    def _is_complete(self, remote_id: str) -> bool:
+        pool = self._remotes.get(remote_id, [])
+        if pool and pool[0] and pool[0].no_pool:
+            return True
+        return bool(pool) and all(pool) and all(remote_id in routes for routes in self._pinned.values())
+
     # -- changes ---------------------------------------------------------------------------------------------
+
+    def set_pool_size(self, size: int) -> None:
+        """Use another size for new connections; -1: no pools. There are no pooled connections at the time."""
+        self._pools = size > 0
+        self.pool_size = max(size, 1)
+
+    def pin(self, account: str) -> None:
+        """Take connections for this account alone from now on. Idempotent."""
+        self._pinned.setdefault(account, {})
+
+    def unpin(self, account: str) -> None:
+        """Take no connections for this account alone any more. It has none at the time."""
+        self._pinned.pop(account, None)
 
     def add(self, route: Route, info: PeerInfo) -> Added | Refused | Duplicate:
         """Register a route whose peer has sent its first INFO (addRoute)."""

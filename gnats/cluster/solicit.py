@@ -1,10 +1,11 @@
 """Dial other servers (connectToRoute, reConnectToRoute): addresses, delays, attempts."""
 
 import asyncio
+import itertools
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gnats.clock import sleep, timeout
@@ -12,6 +13,7 @@ from gnats.cluster.route import Route, Target
 from gnats.errors import OptionError
 from gnats.go.hostport import split_host_port
 from gnats.go.text import join_host_port, os_error, quote
+from gnats.go.url import URL
 from gnats.options.options import Options
 
 if TYPE_CHECKING:
@@ -92,9 +94,12 @@ class Solicitor:
 
     def solicit_routes(self) -> None:
         """Dial the routes of the configuration, and once more for each account with routes of its own."""
-        for account in ("", *self._pinned()):
-            for url in self._options().cluster.routes:
-                self.dial(Target(url, explicit=True, account=account))
+        self.solicit(self._options().cluster.routes, ("", *self._pinned()))
+
+    def solicit(self, urls: Iterable[URL], accounts: Iterable[str]) -> None:
+        """Dial routes of the configuration for each account; "" stands for the pool."""
+        for account, url in itertools.product(accounts, urls):
+            self.dial(Target(url, explicit=True, account=account))
 
     def dial(self, target: Target, *, first: bool = True) -> None:
         """Dial a server until it is connected, or need not be. `first`: not because a route was lost."""

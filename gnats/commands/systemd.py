@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from gnats.runtime.pollers import Pollers
     from gnats.server.server import Server
 
+LINKED = "X_GNATS_LINKED"
+"""Of a server with routes: the names of the servers to which it has all connections, with blanks between."""
 _PINGS = 3
 """Pings in each watchdog interval: more than one, so that a late ping does no harm."""
 
@@ -42,7 +44,11 @@ class Service:
         self._server = server
         self._notifier = notifier
         self._stopping = False
+        self._state = ""
+        self._linked: list[str] = []
         server.on_state = self.on_state
+        if server.cluster:
+            server.cluster.watchers.add(self._on_routes)
         self.on_state("ready")
         self._watchdog = asyncio.create_task(self._watch(watchdog / _PINGS)) if watchdog else None
 
@@ -50,9 +56,9 @@ class Service:
         """Notify of a new state: "ready", "reloading" (then "ready" again), "lame duck" or "stopping"."""
         if self._stopping:
             return
+        self._state = state
         if state == "ready":
-            url = self._server.client_url
-            self._notifier.notify("READY=1", f"STATUS=Serving clients at {url}")
+            self._notifier.notify("READY=1", *self._serving())
         elif state == "reloading":
             now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
             self._notifier.notify(
@@ -63,6 +69,24 @@ class Service:
         else:
             self._stopping = True
             self._notifier.notify("STOPPING=1", "STATUS=Shutting down")
+
+    def _serving(self) -> list[str]:
+        status = f"STATUS=Serving clients at {self._server.client_url}"
+        if not self._server.cluster:
+            return [status]
+        from gnats.cluster.mesh import linked_names
+
+        self._linked = linked = linked_names(self._server.cluster)
+        servers = "1 other server" if len(linked) == 1 else f"{len(linked)} other servers"
+        return [f"{status}, connected to {servers} of the cluster", f"{LINKED}={' '.join(linked)}"]
+
+    def _on_routes(self) -> None:
+        """Notify of the servers that the server is connected to, if they are others than before."""
+        if self._state == "ready" and not self._stopping:
+            before = self._linked
+            message = self._serving()
+            if self._linked != before:
+                self._notifier.notify(*message)
 
     async def _watch(self, interval: float) -> None:
         """Ping while every poller completes a round after it is woken; running here checks the loop, too."""

@@ -10,6 +10,8 @@ from gnats.go.text import SECOND, duration, quote
 SNIPPET = 32  # bytes of a bad protocol line that the log shows
 _ROUTED = ("processRoutedMsgArgs", "processRoutedHeaderMsgArgs", "processRoutedOriginClusterMsgArgs")
 """What reads RMSG, HMSG and LMSG."""
+_LINKS = {"Router": "route", "Gateway": "gateway", "Leafnode": "leafnode"}
+"""The words for kinds of links in lines about TLS."""
 KINDS = ("Client", "Router", "Gateway", "System", "Leafnode", "JetStream", "Account")
 
 
@@ -81,10 +83,17 @@ def _tls_version(client: object, b: int, data: bytes) -> str:
     return f"TLS version 1.{b - 0x0301}, cipher suite {data.decode()}"
 
 
+def _tls_starting(client: object, b: int, data: bytes) -> str:
+    if link := _LINKS.get(_kind(client)):
+        return f"Starting TLS {link} {'client' if b else 'server'} handshake"
+    return "Starting TLS client connection handshake"
+
+
 def _tls_error(client: object, b: int, data: bytes) -> str:
     from gnats.tls.errors import handshake_error
 
-    return f"TLS handshake error: {handshake_error(b, data)}"
+    link = _LINKS.get(_kind(client))
+    return f"TLS {link + ' ' if link else ''}handshake error: {handshake_error(b, data)}"
 
 
 def _not_pinned(client: object, b: int, data: bytes) -> str:
@@ -177,7 +186,7 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
         lambda c, b, d: f"Error watching the socket: {os.strerror(b).lower()} - Closing",
     ),
     LogCode.LOG_SUBSCRIPTION_REMOVED: ("INF", _removed_subscription),
-    LogCode.LOG_TLS_STARTING: ("DBG", _text("Starting TLS client connection handshake")),
+    LogCode.LOG_TLS_STARTING: ("DBG", _tls_starting),
     LogCode.LOG_TLS_COMPLETE: ("DBG", _text("TLS handshake complete")),
     LogCode.LOG_TLS_VERSION: ("DBG", _tls_version),
     LogCode.LOG_TLS_TIMEOUT: ("DBG", _text("TLS handshake timeout")),
@@ -185,6 +194,9 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
     LogCode.LOG_TLS_PROBE: ("DBG", _tls_error),
     LogCode.LOG_TLS_NOT_PINNED: ("DBG", _not_pinned),
 }
+
+_UNEXPECTED_ON_LINKS = frozenset((LogCode.LOG_TLS_TIMEOUT, LogCode.LOG_TLS_PROBE))
+"""Anyone may cause these at the ports of clients, but nobody should at those of servers."""
 
 _TRACES: dict[int, Callable[[bytes, int], str]] = {
     TraceCode.TRACE_IN: lambda d, cut: f"<<- [{d.decode(errors='replace')}]",
@@ -202,6 +214,8 @@ def _payload(data: bytes, cut: int) -> str:
 def describe(client: object, code: int, b: int, data: bytes) -> tuple[str, str]:
     """Return the level ("DBG", "INF", "WRN" or "ERR") and the text of an EV_LOG."""
     level, text = _RECORDS[code]
+    if code in _UNEXPECTED_ON_LINKS and _kind(client) in ("Router", "Gateway"):
+        level = "ERR"
     return level, text(client, b, data)
 
 

@@ -147,13 +147,18 @@ class Events:
             "server": self.server_info(),
         }
 
-    def _interest(self, subject: str) -> bool:
+    def has_interest(self, subject: str) -> bool:
+        """Whether somebody is subscribed to a subject in the system account.
+
+        Nobody is to one with a blank, which an account's name may have: no protocol can express it.
+        """
         system = self._accounts.system_account
-        return system is not None and system.sublist.interested(text_bytes(subject))
+        valid = subject.split() == [subject]
+        return valid and system is not None and system.sublist.interested(text_bytes(subject))
 
     def _publish_info(self, what: str) -> None:
         subject = f"$SYS.SERVER.{self._identity.id}.{what}"
-        if self._interest(subject):
+        if self.has_interest(subject):
             self._client.publish(text_bytes(subject), marshal(self.server_info()), reply=b"")
 
     def lame_duck(self) -> None:
@@ -165,7 +170,7 @@ class Events:
     def connected(self, session: "Session") -> None:
         """Publish that a client has connected."""
         subject = f"$SYS.ACCOUNT.{session.account.name}.CONNECT"
-        if self._interest(subject):
+        if self.has_interest(subject):
             event = self._event(CONNECT_EVENT, time_ns())
             event["client"] = session.client_info(name_tag=session.account.name_tag)
             self._client.publish(text_bytes(subject), marshal(event), reply=b"")
@@ -173,14 +178,14 @@ class Events:
     def disconnected(self, session: "Session") -> None:
         """Publish that a client's connection was closed."""
         subject = f"$SYS.ACCOUNT.{session.account.name}.DISCONNECT"
-        if self._interest(subject):
+        if self.has_interest(subject):
             event = self._closing(session, session.stop, session.reason or ClosedState.CLIENT_CLOSED)
             self._client.publish(text_bytes(subject), marshal(event), reply=b"")
 
     def auth_error(self, session: "Session", reason: ClosedState) -> None:
         """Publish in the system account that a client was refused."""
         subject = f"$SYS.SERVER.{self._identity.id}.CLIENT.AUTH.ERR"
-        if self._interest(subject):
+        if self.has_interest(subject):
             event = self._closing(session, time_ns(), reason)
             self._client.publish(text_bytes(subject), marshal(event), reply=b"")
 
@@ -218,7 +223,7 @@ class Events:
         if account.clients:
             self._conns_timers[account.name] = call_later(CONNS_INTERVAL, self.conns_update, account)
         old, new = f"$SYS.SERVER.ACCOUNT.{account.name}.CONNS", f"$SYS.ACCOUNT.{account.name}.SERVER.CONNS"
-        self.send_conns(account, *filter(self._interest, (old, new)))
+        self.send_conns(account, *filter(self.has_interest, (old, new)))
 
     def send_conns(self, account: Account, *subjects: str) -> None:
         """Publish an account's number of connections to each of the subjects."""
@@ -247,7 +252,7 @@ class Events:
             return
         self._last_statsz = time_now
         subject = f"$SYS.SERVER.{self._identity.id}.STATSZ"
-        if self._interest(subject):
+        if self.has_interest(subject):
             self.respond(text_bytes(subject), self.statsz())
 
     def statsz(self) -> dict[str, object]:

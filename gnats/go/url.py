@@ -28,6 +28,12 @@ class URL:
         """Return (host, port) as text. Raises OptionError when there are not both."""
         return split_host_port(self.host)
 
+    def hostname(self) -> str:
+        """Return the host without its port, an address of IPv6 without brackets (Hostname)."""
+        if self.host.startswith("["):
+            return self.host[1 : self.host.rindex("]")]
+        return self.host.rpartition(":")[0] if ":" in self.host else self.host
+
     def redacted(self) -> str:
         """Return the URL as text, for the log: with xxxxx for a password (Redacted)."""
         user = quote(self.user, safe="$&+,;=") + ("" if self.password is None else ":xxxxx")

@@ -1,6 +1,6 @@
 """Operator mode in a server (accounts.go, server.go): apply the changes of OperatorMode (AccountsHook)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from gnats.errors import ServerError
 from gnats.go.text import quote
 from gnats.operator.authenticator import granted_permissions
 from gnats.operator.mode import OperatorMode
-from gnats.operator.requests import ClaimsServices, Spawn, SystemInbox
+from gnats.operator.requests import ClaimsServices, OtherServers, Spawn
 from gnats.options.values.accounts import ServiceImport, StreamImport
 from gnats.resolver import build_resolver
 from gnats.resolver.base import ResolverError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
     from gnats.client.session import Session
     from gnats.events.events import Events
+    from gnats.events.replies import Replies
     from gnats.log.logger import Logger
     from gnats.options.options import Options
 
@@ -41,7 +42,6 @@ class OperatorAccounts:
     def __init__(
         self,
         opts: "Options",
-        server_name: str,
         sessions: "Mapping[int, Session]",
         log: "Logger",
         *,
@@ -60,7 +60,7 @@ class OperatorAccounts:
         self._events: Events | None = None
         """None until serve()."""
         self.mode = OperatorMode(opts, None, self, log)
-        self.inbox = SystemInbox(server_name)
+        self.others = OtherServers()
         self._activations: dict[str, Timer] = {}
         """By importing account, the timer for the first activation token that expires."""
         self._failed: set[str] = set()
@@ -73,7 +73,7 @@ class OperatorAccounts:
         self._announce()
         url = operators[0].nats.account_server_url if len(operators) == 1 else ""
         try:
-            mode.resolver = build_resolver(self._opts, url, self._log, self.inbox)
+            mode.resolver = build_resolver(self._opts, url, self._log, self.others)
         except ResolverError as exc:
             raise ServerError(str(exc)) from None
         if isinstance(mode.resolver, DirectoryResolver):
@@ -92,9 +92,9 @@ class OperatorAccounts:
         if operators and not self.mode.system_account:
             log.warn("Trusted Operators should utilize a System Account")
 
-    def serve(self, client: InternalClient, events: "Events") -> None:
-        """Answer requests about JWTs, with a client of the system account."""
-        self.inbox.client = client
+    def serve(self, client: InternalClient, events: "Events", replies: "Replies", others: Sized) -> None:
+        """Answer requests about JWTs, with a client of the system account; ask the `others` for JWTs."""
+        self.others.replies, self.others.known = replies, others
         self._events = events
         ClaimsServices(self._spawn, self._log, self.mode, client, events)
 

@@ -5,18 +5,18 @@ The resolver and OperatorMode carry the requests out.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sized
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from gnats.accounts.internal_client import InternalClient, Message
-from gnats.clock import monotonic, timeout
 from gnats.go.text import quote
-from gnats.nkeys.identity import NuidSource, server_hash
 from gnats.resolver.directory import DirectoryResolver
 from gnats.resolver.requests import Reply
 
 if TYPE_CHECKING:
     from gnats.events.events import Events
+    from gnats.events.replies import Replies
     from gnats.log.logger import Logger
     from gnats.operator.mode import OperatorMode
 
@@ -37,39 +37,26 @@ Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 """Runs a coroutine as a task, until the server shuts down."""
 
 
-class SystemInbox:
-    """Sends requests to other servers through the system account (SystemRequests)."""
+class OtherServers:
+    """The other servers, as a resolver asks them for JWTs (SystemRequests)."""
 
-    def __init__(self, server_name: str) -> None:
-        self._prefix = f"$SYS._INBOX.{server_hash(server_name)}"
-        self._ids = NuidSource()
-        self.client: InternalClient | None = None
+    def __init__(self) -> None:
+        self.replies: Replies | None = None
         """None until there is a system account."""
+        self.known: Sized = ()
+        """The other servers that are known."""
 
     def expected_servers(self) -> int:
-        """Return the number of other servers: 0, without clusters."""
-        return 0
+        """Return the number of other servers."""
+        return len(self.known)
 
     async def request(self, subject: str, payload: bytes, wait: float) -> AsyncGenerator[bytes, None]:
         """Publish a request, and yield the replies that arrive within `wait` seconds."""
-        client = self.client
-        if client is None:
+        if self.replies is None:
             return
-        end = monotonic() + wait
-        replies: asyncio.Queue[bytes] = asyncio.Queue()
-        inbox = f"{self._prefix}.{self._ids.next()}".encode()
-        sid = client.subscribe(inbox, lambda reply: replies.put_nowait(reply.payload))
-        try:
-            client.publish(subject.encode(), payload, reply=inbox)
-            while True:
-                try:
-                    async with timeout(end - monotonic()):
-                        reply = await replies.get()
-                except TimeoutError:
-                    return
+        async with aclosing(self.replies.request(subject, payload, wait)) as replies:
+            async for reply in replies:
                 yield reply
-        finally:
-            client.unsubscribe(sid)
 
 
 class InOrder:

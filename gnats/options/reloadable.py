@@ -1,12 +1,14 @@
 """The options that a reload may change, and the log line of each (diffOptions in reload.go)."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gnats.errors import OptionError
 from gnats.go.text import duration_of, friendly_bytes
 from gnats.options.options import Options
 from gnats.options.values.auth import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, AuthCallout
+from gnats.options.values.cluster import ClusterOptions, Compression
 from gnats.options.values.jetstream import DYNAMIC, JetStreamOptions
 from gnats.options.values.tls import TLSOptions
 
@@ -58,7 +60,7 @@ def fields(opts: Options) -> dict[str, object]:
         "MaxPending": opts.max_pending,
         "NoFastProducerStall": opts.no_fast_producer_stall,
         **_jetstream_fields(opts.jetstream),
-        "Cluster": opts.cluster,
+        "Cluster": _cluster_field(opts.cluster),
         "ProfPort": opts.prof_port,
         "ProfBlockRate": opts.prof_block_rate,
         "PidFile": opts.pid_file,
@@ -68,6 +70,7 @@ def fields(opts: Options) -> dict[str, object]:
         "LogMaxFiles": opts.log_max_num,
         "Syslog": opts.syslog,
         "RemoteSyslog": opts.remote_syslog,
+        "Routes": frozenset(opts.cluster.routes),
         "TLSTimeout": tls.timeout,
         "TLSMap": tls.verify_and_map,
         "TLSConfig": opts.tls,
@@ -95,6 +98,11 @@ def fields(opts: Options) -> dict[str, object]:
         "FeatureFlags": opts.feature_flags,
         "IOThreads": opts.io_threads,
     }
+
+
+def _cluster_field(cluster: ClusterOptions) -> ClusterOptions:
+    """Return the cluster block without its routes, which are a field of their own."""
+    return replace(cluster, routes=())
 
 
 def _jetstream_fields(js: JetStreamOptions) -> dict[str, object]:
@@ -159,6 +167,7 @@ _RELOADABLE: Mapping[str, Notice | None] = {
     "MaxPayload": _assigned("max_payload"),
     "NoFastProducerStall": lambda on: f"Reloaded: fast producers will {'not ' if on else ''}be stalled",
     "ProfBlockRate": _assigned("prof_block_rate"),
+    "Cluster": _words("cluster"),
     "JetStream": _words("JetStream"),
     "JetStreamMaxMemory": _assigned("JetStream max_mem_store", friendly_bytes),
     "JetStreamMaxStore": _assigned("JetStream max_file_store", friendly_bytes),
@@ -169,6 +178,7 @@ _RELOADABLE: Mapping[str, Notice | None] = {
     "LogFile": _assigned("log_file"),
     "Syslog": _assigned("syslog", _switch),
     "RemoteSyslog": _assigned("remote_syslog"),
+    "Routes": _words("cluster routes"),
     "TLSTimeout": _assigned("tls timeout", _number),
     "TLSConfig": lambda tls: f"Reloaded: tls = {'enabled' if tls else 'disabled'}",
     "TLSPinnedCerts": lambda pinned: f"Reloaded: {len(pinned)} pinned_certs",
@@ -207,12 +217,27 @@ def diff_options(old: Options, new: Options) -> dict[str, str]:
                 notice = _RELOADABLE[name]
                 changed[name] = notice(value) if notice else ""
             continue
+        if name == "Cluster":
+            _check_cluster(old.cluster, new.cluster)
         if name not in _RELOADABLE or not _may_change(name, before[name], new):
             was, will = (_show(name, each[name]) for each in (before, after))
             raise OptionError(f"config reload not supported for {name}: old={was}, new={will}")
         notice = _RELOADABLE[name]
         changed[name] = notice(value) if notice else ""
     return changed
+
+
+def _check_cluster(old: ClusterOptions, new: ClusterOptions) -> None:
+    """Raise OptionError when a change needs another start (validateClusterOpts)."""
+    changes: tuple[tuple[str, object, object], ...] = (
+        ("host", old.host, new.host),
+        ("port", old.port, new.port),
+        ("compression", old.compression, new.compression),
+    )
+    for what, was, will in changes:
+        if was != will:
+            shown = f"old={_show('', was)}, new={_show('', will)}"
+            raise OptionError(f"config reload not supported for cluster {what}: {shown}")
 
 
 _JETSTREAM_SIZES = ("JetStreamMaxMemory", "JetStreamMaxStore")
@@ -261,6 +286,8 @@ def _show(name: str, value: object) -> str:
         return _switch(value)
     if isinstance(value, tuple | list):
         return f"[{' '.join(map(str, value))}]"
+    if isinstance(value, Compression):
+        return value.mode
     if isinstance(value, AuthCallout):
         users, allowed = _show("", value.auth_users), _show("", value.allowed_accounts)
         return f"&{{{value.issuer} {value.account or GLOBAL_ACCOUNT} {users} {value.xkey} {allowed}}}"

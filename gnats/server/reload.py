@@ -17,18 +17,21 @@ from gnats.client.grant import Grant
 from gnats.clock import time_ns
 from gnats.connection.closed_state import ClosedState
 from gnats.errors import OptionError, ServerError
+from gnats.go.hostport import RANDOM_PORT
 from gnats.options.options import Options, read_config
 from gnats.options.values.auth import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
     from gnats.client.session import Session
+    from gnats.cluster.cluster import Cluster
     from gnats.core.runtime.state import ServerState
     from gnats.events.events import Events
     from gnats.jetstream.control.jetstream import JetStream
     from gnats.log.logger import Logger
     from gnats.operator.accounts import OperatorAccounts
     from gnats.tls.context import ClientTLS
+    from gnats.tls.links import LinkTLS
 
 _AUTH = frozenset(("Username", "Password", "Authorization", "Users", "Nkeys", "NoAuthUser", "Accounts"))
 _LIMITS = frozenset(("MaxControlLine", "MaxPayload", "PingInterval", "MaxPingsOut", "Accounts"))
@@ -100,6 +103,8 @@ class ReloadedServer(Protocol):
     @property
     def operator_accounts(self) -> "OperatorAccounts | None": ...
     @property
+    def cluster(self) -> "Cluster | None": ...
+    @property
     def clients(self) -> "Mapping[int, Session]": ...
     @property
     def events(self) -> "Events | None": ...
@@ -111,6 +116,7 @@ class ReloadedServer(Protocol):
     def configure_authorization(self, opts: Options) -> Authenticator: ...
     def make_tls(self, opts: Options) -> "ClientTLS | None": ...
     def use_tls(self, tls: "ClientTLS | None") -> None: ...
+    def make_cluster_tls(self, opts: Options) -> "LinkTLS | None": ...
     def check_endpoints(self, opts: Options) -> None: ...
     def reload_endpoints(self) -> None: ...
     def update_state(self) -> None: ...
@@ -131,14 +137,23 @@ class Reload:
         self._server = server
         self._connector = connector
         self._old = replace(server.opts, port=server.port)
+        if server.cluster:
+            self._old.cluster = replace(self._old.cluster, port=server.cluster.port)
         # any free port: keep the current one
         new = replace(new, port=self._old.port) if new.port <= 0 else new
         cluster = self._old.cluster
-        if cluster.port and not new.cluster.name:  # the name that was made up, or another server's
-            named = replace(new.cluster, name=cluster.name, generated=cluster.generated)
-            new = replace(new, cluster=named)
+        if new.cluster.port == RANDOM_PORT:
+            new = replace(new, cluster=replace(new.cluster, port=cluster.port))
+        self._names_cluster = bool(new.cluster.name) or not cluster.port
         self._new = new
+        self._keep_cluster_name()
         self._again = again
+
+    def _keep_cluster_name(self) -> None:
+        """Without a configured name, keep the present one; it can be replaced by that of another server."""
+        if not self._names_cluster:
+            named = replace(self._new.cluster, name=self._server.opts.cluster.name, generated=True)
+            self._new = replace(self._new, cluster=named)
 
     async def run(self) -> None:
         """Apply the options.
@@ -151,10 +166,16 @@ class Reload:
         server, old, new, before = self._server, self._old, self._new, self._connector.auth
         self._require_running()
         notices = diff_options(old, new)
+        cluster = server.cluster.reload(old, new) if server.cluster else None
+        if cluster:
+            cluster.check()
         auth = server.configure_authorization(new)
         tls = server.make_tls(new)
         if "TLSConfig" not in notices and tls and server.tls and tls.digest != server.tls.digest:
             notices["TLSConfig"] = "Reloaded: tls = enabled"  # the same files, with other certificates
+        routes, routes_tls = server.cluster, server.make_cluster_tls(new)
+        if routes and routes.tls and routes_tls and routes.tls.digest != routes_tls.digest:
+            notices.setdefault("Cluster", "Reloaded: cluster")  # the same files, with other certificates
         changed = notices.keys()
         server.check_endpoints(new)
         log = server.make_log(new) if server.make_log and changed & LOG_OPTIONS else None
@@ -165,12 +186,18 @@ class Reload:
                 log.close()
             raise
 
-        server.opts, self._connector.auth = new, auth
+        self._keep_cluster_name()  # another server may have brought one meanwhile
+        server.opts, self._connector.auth = self._new, auth
         server.use_tls(tls)
+        if routes and "Cluster" in changed:
+            routes.use_tls(routes_tls)
         server.update_info()
         self._apply_options(changed)
-        for notice in filter(None, notices.values()):
-            server.log.notice(notice)
+        for field, notice in notices.items():
+            if cluster:
+                cluster.apply(field)
+            if notice:
+                server.log.notice(notice)
         if log:
             server.log.become(log)
         server.config_time = time_ns()
@@ -179,6 +206,8 @@ class Reload:
 
         by_jwt = server.operator_accounts is not None
         await ClientReload(self._connector, server.clients, changed, before, by_jwt=by_jwt).run()
+        if cluster:
+            await cluster.finish()
         digest = f"({new.config_digest})" if new.config_digest else ""
         server.log.notice(f"Reloaded server configuration {digest}")
 

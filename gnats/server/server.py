@@ -4,7 +4,7 @@ import asyncio
 import socket
 import time
 from collections import ChainMap
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Container, Coroutine, Iterable
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gnats.accounts.account import Account
 from gnats.accounts.accounts import Accounts
+from gnats.accounts.internal_client import InternalClient
 from gnats.accounts.internal_clients import InternalClients
 from gnats.auth.authenticator import Authenticator
-from gnats.auth.connect import Connector
+from gnats.auth.connect import Connector, close_over_maximum
 from gnats.client.session import Session
 from gnats.clock import time_ns, timeout
 from gnats.connection.info import Info
@@ -24,6 +25,7 @@ from gnats.core.runtime.kinds import CLIENT, ROUTER
 from gnats.core.runtime.state import ServerState
 from gnats.errors import OptionError, ServerError
 from gnats.events.events import Events
+from gnats.events.replies import Replies
 from gnats.go.hostport import parse_host_port
 from gnats.go.text import duration, join_host_port, os_error
 from gnats.log.logger import Logger, SilentLogger
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from gnats.cluster.route import Route
     from gnats.events.latency import Latency
     from gnats.events.msgtrace import Traces
+    from gnats.events.servers import Servers
     from gnats.jetstream.control.jetstream import JetStream
     from gnats.jetstream.engine.engine import Engine
     from gnats.monitor.http import Monitor
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from gnats.server.lame_duck import LameDuck
     from gnats.server.ports_file import PortsFile
     from gnats.tls.context import ClientTLS
+    from gnats.tls.links import LinkTLS
 
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """The address to connect to on the same machine, by the wildcard address that a server listens on."""
@@ -127,7 +131,9 @@ class Server:
         self.cluster: Cluster | None = None
         """The routes to other servers; None without a port for them."""
         if opts.cluster.port:
-            self.cluster = self._make_cluster()
+            self.cluster = self.internal_clients.links = self._make_cluster()
+        self.others: Servers | None = None
+        """What is known of the other servers; None without routes, or without a system account."""
         self._began = False
         self._listener: AcceptLoop | None = None
         self._monitor: Monitor | None = None
@@ -152,7 +158,6 @@ class Server:
 
         self.operator_accounts = by_jwt = OperatorAccounts(
             opts,
-            self.name,
             self.clients,
             self.log,
             options=lambda: self.opts,
@@ -173,7 +178,8 @@ class Server:
             gone=self._closed.set,
         )
         parts = self.identity, self.accounts, self.state, self.log, hooks, RouteSession
-        return Cluster(*parts, options=lambda: self.opts, spawn=self.spawn)
+        tls = self.make_cluster_tls(self.opts)
+        return Cluster(*parts, tls=tls, options=lambda: self.opts, spawn=self.spawn)
 
     def _make_info(self, opts: Options) -> Info:
         return Info(
@@ -242,6 +248,11 @@ class Server:
     def num_clients(self) -> int:
         """The number of connected clients (NumClients)."""
         return len(self.clients)
+
+    @property
+    def active_servers(self) -> int:
+        """The number of servers that are known, this one among them."""
+        return 1 + (len(self.others) if self.others is not None else 0)
 
     @property
     def total_clients(self) -> int:
@@ -411,6 +422,8 @@ class Server:
             await self._profiler.close()
             self._profiler = None
         if self.pollers:
+            if self.others is not None:  # it is empty while no other is known
+                self.others.close()
             if self.events:
                 self.events.close()
                 self.events = None
@@ -512,6 +525,14 @@ class Server:
 
         return ClientTLS(opts.tls, opts.allow_non_tls, self.log)
 
+    def make_cluster_tls(self, opts: Options) -> "LinkTLS | None":
+        """Make the TLS contexts of routes, for Cluster.use_tls(); None without TLS. Raises OptionError."""
+        if not (opts.cluster.port and opts.cluster.tls):
+            return None
+        from gnats.tls.links import LinkTLS  # loads OpenSSL
+
+        return LinkTLS(opts.cluster.tls)
+
     def use_tls(self, tls: "ClientTLS | None") -> None:
         """Use these TLS contexts (None: no TLS) for new connections, and announce TLS in INFO."""
         if self.tls:
@@ -584,6 +605,7 @@ class Server:
 
     def _start_system_account(self, account: Account) -> None:
         client = self.internal_clients.new(account)
+        replies = Replies(client, self.name)
         self.events = Events(
             self.identity,
             self.accounts,
@@ -596,6 +618,7 @@ class Server:
         Services(
             client,
             self.events,
+            replies,
             self,
             self.accounts,
             self.clients,
@@ -608,8 +631,22 @@ class Server:
             lame_duck=self._clients.lame_duck,
         )
         self.accounts.measured = self._measured
+        if self.cluster:
+            self._follow_others(client, self.events, self.cluster)
         if self.operator_accounts:
-            self.operator_accounts.serve(client, self.events)
+            self.operator_accounts.serve(
+                client, self.events, replies, () if self.others is None else self.others
+            )
+
+    def _follow_others(self, client: InternalClient, events: Events, links: Container[int]) -> None:
+        from gnats.events.servers import Servers
+
+        self.others = Servers(client, events, self.accounts, links, self.log, exceeded=self._close_exceeding)
+        self.accounts.added = self.others.track
+
+    def _close_exceeding(self, account: Account) -> None:
+        """Close the latest clients of an account that has too many, together with other servers."""
+        close_over_maximum(account, self.clients, self.log, elsewhere=account.num_elsewhere)
 
     def _stats(self) -> dict[str, object]:
         from gnats.monitor.pages.statsz import server_stats

@@ -1,8 +1,6 @@
 """The services of the system account (events.go): requests about the server, its accounts and its clients."""
 
-import binascii
 import json
-from base64 import b64decode
 from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 from gnats.accounts.internal_client import InternalClient, Message
 from gnats.errors import FilteredError, OptionError, RequestError, ServerError
 from gnats.events.events import Events, encode, encode_steps
+from gnats.events.replies import Replies
 from gnats.go.json import JSONError, Struct, marshal, marshal_steps, unmarshal
 from gnats.go.text import SECOND
 from gnats.options.values.auth import Permissions, SubjectPermission
 from gnats.runtime.long_work import LongWork
+from gnats.server.subscriber_counts import SubscriberCounts
 
 if TYPE_CHECKING:
     import asyncio
 
-    from gnats.accounts.account import Account
     from gnats.accounts.accounts import Accounts
     from gnats.client.session import Session
     from gnats.log.logger import Logger
@@ -57,6 +56,7 @@ for a while."""
 
 ACCOUNT_PAGES = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO")
 
+
 Answer = Callable[[Message], "Steps[object]"]
 
 
@@ -74,6 +74,7 @@ class Services:
         self,
         client: InternalClient,
         events: Events,
+        replies: Replies,
         pages: "PagesServer",
         accounts: "Accounts",
         sessions: "Mapping[int, Session]",
@@ -113,8 +114,7 @@ class Services:
         self._serve("$SYS.REQ.ACCOUNT.*.STATZ", "AccountStatz", self._account_statz)
         self._serve("$SYS.REQ.ACCOUNT.PING.STATZ", "AccountStatz", self._statz)
         self._on("$SYS.REQ.ACCOUNT.*.CONNS", self._account_conns)
-        self._on("$SYS.REQ.ACCOUNT.NSUBS", self._nsubs)
-        self._on("$SYS.DEBUG.SUBSCRIBERS", self._debug_subscribers)
+        SubscriberCounts(client, replies, pages, accounts, sessions, self._long_work, log, spawn)
         self._on("$SYS.REQ.USER.*.INFO", self._user_info)
 
     # -- the form of requests and answers --------------------------------------------------------------------
@@ -288,40 +288,6 @@ class Services:
         account = self._accounts.get(name)
         if account and request.reply and account.clients:
             self._events.send_conns(account, request.reply.decode(errors="replace"))
-
-    def _nsubs(self, request: Message) -> None:
-        if not request.payload:
-            self._log.error("SYSTEM - request requires a body")
-            return
-        try:
-            asked: dict[str, Any] = unmarshal(
-                request.payload, {"acc": "string", "subject": "string", "queue": "string"}, "accNumSubsReq"
-            )
-            queue = b64decode(asked["queue"], validate=True) if "queue" in asked else None
-        except (JSONError, binascii.Error) as exc:
-            self._log.error(f"SYSTEM - Error unmarshalling account nsubs request message: {exc}")
-            return
-        account = self._accounts.get(asked.get("acc", ""))
-        if account and account.clients and request.reply:
-            self._count_subscribers(request, account, asked.get("subject", ""), queue)
-
-    def _debug_subscribers(self, request: Message) -> None:
-        session = self._sessions.get(request.producer)
-        account = self._accounts.get(request.account_name)
-        if session and account and request.reply:
-            subject, *queue = request.payload.decode(errors="replace").strip().split(" ")
-            self._count_subscribers(request, account, subject, queue[0].encode() if queue else None)
-
-    def _count_subscribers(
-        self, request: Message, account: "Account", subject: str, queue: bytes | None
-    ) -> None:
-        from gnats.monitor.services import count_subscriptions
-
-        def count() -> "Steps[None]":
-            found = yield from count_subscriptions(self._pages, account, subject, queue)
-            self._events.respond(request.reply, found)
-
-        self._long_work.begin(request.producer, count())
 
     def _user_info(self, request: Message) -> None:
         session = self._sessions.get(request.producer)

@@ -1,19 +1,23 @@
 """For tests of programs that use NATS: servers in threads, and the check that a server rests.
 
-`ServerThread` is imported on first use, so that the check can be imported without all of gnats.
+`ServerThread` and `ClusterThread` are imported on first use, so that the check can be imported without all of
+gnats.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gnats.testing.cluster_thread import ClusterThread
     from gnats.testing.server_thread import ServerThread
 
-__all__ = ["ServerThread"]
+__all__ = ["ClusterThread", "ServerThread"]
+
+_HOME = {"ClusterThread": "cluster_thread", "ServerThread": "server_thread"}
 
 
 def __getattr__(name: str) -> object:
-    if name != "ServerThread":
+    if name not in _HOME:
         raise AttributeError(f"module 'gnats.testing' has no attribute {name!r}")
-    from gnats.testing.server_thread import ServerThread
+    from importlib import import_module
 
-    return ServerThread
+    return getattr(import_module(f"gnats.testing.{_HOME[name]}"), name)

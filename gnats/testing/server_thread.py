@@ -85,15 +85,13 @@ class ServerThread:
         if server.pollers:
             wait_for_rest(EmbeddedServer(server, native_id, *engines, before=self.before))
 
-    def stop(self) -> None:
+    def stop(self, *, check: bool | None = None) -> None:
         """Shut the server down and wait for its thread. Idempotent.
 
-        Raises TimeoutError when the thread does not end in STOP_TIMEOUT; with `checks_rest` also
-        gnats.testing.rest.NotAtRest.
+        `check` takes the place of `checks_rest`. Raises TimeoutError when the thread does not end in
+        STOP_TIMEOUT; with `check` also gnats.testing.rest.NotAtRest.
         """
-        self._stop(self.checks_rest)
-
-    def _stop(self, check: bool) -> None:
+        check = self.checks_rest if check is None else check
         if self._pollers is None:  # it was never started, has failed to start, or has been stopped
             if self._thread.ident:
                 self._thread.join(STOP_TIMEOUT)
@@ -129,7 +127,7 @@ class ServerThread:
         return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
-        self._stop(self.checks_rest and kind is None)
+        self.stop(check=self.checks_rest and kind is None)
 
     @property
     def server(self) -> Server:
@@ -163,9 +161,17 @@ class ServerThread:
         return self.run(run())
 
     def run(self, coro: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the server's loop; return its result. Raises the same exceptions as call()."""
+        """Run a coroutine in the server's loop; return its result. Raises the same exceptions as call().
+
+        A coroutine that does not end in time is cancelled.
+        """
         _, loop = self._started.result(START_TIMEOUT)
-        return asyncio.run_coroutine_threadsafe(coro, loop).result(STOP_TIMEOUT)
+        future = asyncio.run_coroutine_threadsafe(coro, loop)
+        try:
+            return future.result(STOP_TIMEOUT)
+        except TimeoutError:
+            future.cancel()
+            raise
 
     def _run(self) -> None:
         try:

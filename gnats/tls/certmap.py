@@ -32,12 +32,18 @@ def find_user(certificate: bytes | None, users: Iterable[str]) -> tuple[str | No
     dn = _subject_dn(cert)
     if dn is not None and (user := _find_dn(dn, users)):
         return user, f"Using DistinguishedNameMatch for auth [{quote(user)}]"
-    components = ",".join(f"DC={value}" for rdn in cert.rdns for oid, value in rdn if oid == _DC)
-    if components and f"{subject},{components}" in names:
-        return f"{subject},{components}", f"Using RDNSequence for auth [{quote(subject + ',' + components)}]"
+    whole = subject_with_components(cert)
+    if whole in names:
+        return whole, f"Using RDNSequence for auth [{quote(whole)}]"
     if subject in names:
         return subject, f"Using certificate subject for auth [{quote(subject)}]"
     return None, f"User in cert [{quote(subject)}], not found"
+
+
+def subject_with_components(cert: PeerCertificate) -> str:
+    """Return the subject as Go writes it with its domain components; empty when it has none."""
+    components = ",".join(f"DC={value}" for rdn in cert.rdns for oid, value in rdn if oid == _DC)
+    return f"{cert.subject_names},{components}" if components else ""
 
 
 def _find_dn(dn: DN, users: Iterable[str]) -> str | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+from ipaddress import ip_address
 
 from gnats.core.tls.x509 import read_certificate
 
@@ -37,6 +38,7 @@ class PeerCertificate:
     subject_names: str
     emails: list[str]
     dns_names: list[str]
+    addresses: list[str]
     uris: list[str]
     cert_sha256: str
     spki_sha256: str
@@ -46,7 +48,7 @@ class PeerCertificate:
     @classmethod
     def from_der(cls, der: bytes) -> "PeerCertificate":
         """Read a certificate in DER. Raises ValueError when it is not one."""
-        rdns, emails, dns_names, uris, spki, not_before, not_after = read_certificate(der)
+        rdns, emails, dns_names, addresses, uris, spki, not_before, not_after = read_certificate(der)
         names = _ordered(rdns)
         others = [[entry] for rdn in rdns for entry in rdn if entry[0] not in ATTRIBUTES]
         return cls(
@@ -55,12 +57,22 @@ class PeerCertificate:
             rdn_string(names),
             emails,
             dns_names,
+            [_address(packed) for packed in addresses],
             uris,
             sha256(der).hexdigest(),
             sha256(spki).hexdigest(),
             datetime(*not_before, tzinfo=UTC),
             datetime(*not_after, tzinfo=UTC),
         )
+
+
+def _address(packed: bytes) -> str:
+    """Return an address as Go writes it: one of IPv4 in the form of IPv6, too, is one of IPv4."""
+    try:
+        address = ip_address(packed)
+    except ValueError:  # of another length
+        return "?" + packed.hex()
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def _ordered(rdns: RDNs) -> RDNs:

@@ -1,4 +1,4 @@
-"""TLS for clients: makes contexts for handshakes from the options (GenTLSConfig in opts.go)."""
+"""TLS: makes contexts for handshakes from the options (GenTLSConfig in opts.go)."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -47,7 +47,7 @@ TLS13_CIPHERS = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA
 
 
 def make_context(opts: TLSOptions) -> TLSContext:
-    """Make a context from the options. It ignores `insecure`, an option of outgoing connections.
+    """Make a context from the options. It ignores `insecure`, an option of each connection that is dialled.
 
     Raises OptionError, one line with the file and the reason.
     """
@@ -74,7 +74,7 @@ def make_context(opts: TLSOptions) -> TLSContext:
     if opts.verify or opts.verify_and_map:
         what = "failed to parse root ca certificate"
         try:
-            context.require_client_certificates(_read(opts.ca_file, what) if opts.ca_file else None)
+            context.verify_peers(_read(opts.ca_file, what) if opts.ca_file else None)
         except TLSError as exc:
             raise OptionError(f"{what}: {opts.ca_file}: {exc}") from None
     return context
@@ -94,7 +94,8 @@ def _certificate_files(opts: TLSOptions) -> tuple[tuple[str, str], ...]:
     return ((opts.cert_file, opts.key_file),)
 
 
-def _digest(opts: TLSOptions) -> bytes:
+def files_digest(opts: TLSOptions) -> bytes:
+    """Return a digest of the files that the options name. Raises OptionError."""
     total = new_sha256()
     for path in (*(name for pair in _certificate_files(opts) for name in pair), opts.ca_file):
         total.update(_read(path, "failed to read") if path else b"")
@@ -158,7 +159,7 @@ class ClientTLS:
         self._opts = opts
         self._log = log
         self.context = make_context(opts)
-        self.digest = _digest(opts)
+        self.digest = files_digest(opts)
         """Digest of the files that were read; shows a reload whether they have changed."""
         self.first = opts.handshake_first
         self.first_only = opts.handshake_first and not opts.handshake_first_fallback

@@ -3,6 +3,7 @@
 import os
 import sys
 from datetime import UTC, datetime
+from ipaddress import ip_address
 
 from gnats.core.tls.x509 import verify_error_text
 from gnats.tls.certs import PeerCertificate
@@ -14,6 +15,10 @@ _VERIFY_FAILED = 134
 _NO_CERTIFICATE = 199
 _NOT_YET_VALID = 9
 _EXPIRED = 10
+_WRONG_HOST = 62
+_COMMON_NAME = "2.5.4.3"
+_MOST_NAMES = 100
+"""Of a certificate with so many names, none is written."""
 
 _REASONS = {
     101: "no ECDHE curve supported by both client and server",
@@ -73,7 +78,7 @@ _VERIFICATION = {
 def handshake_error(code: int, data: bytes) -> str:
     """Return the text for a LOG_TLS_ERROR; core.tls.tlstransport describes the layout of `data`."""
     detail = int.from_bytes(data[:4], sys.byteorder, signed=True)
-    text, _, chain = data[4:].partition(b"\0")
+    text, host, chain = data[4:].split(b"\0", 2)
     if code == _EOF:
         return "EOF"
     if code == _SYSCALL:
@@ -86,9 +91,11 @@ def handshake_error(code: int, data: bytes) -> str:
     if library == _ERR_LIB_SSL:
         if reason == _VERIFY_FAILED:
             try:
-                return f"tls: failed to verify certificate: x509: {_refusal(detail, _certificates(chain))}"
+                why = _refusal(detail, host, _certificates(chain))
             except ValueError as exc:
-                return f"tls: failed to parse certificate from client: x509: {exc}"
+                peer = "server" if host else "client"
+                return f"tls: failed to parse certificate from {peer}: x509: {exc}"
+            return f"tls: failed to verify certificate: x509: {why}"
         if reason in _REASONS:
             return f"tls: {_REASONS[reason]}"
         if reason > _ALERT:
@@ -105,9 +112,11 @@ def _certificates(chain: bytes) -> list[PeerCertificate]:
     return found
 
 
-def _refusal(error: int, shown: list[PeerCertificate]) -> str:
+def _refusal(error: int, host: bytes, shown: list[PeerCertificate]) -> str:
     """Return why certificates were refused, and their names: "... (subject SHA-256: digest; ...)"."""
     why = _VERIFICATION.get(error) or verify_error_text(error)
+    if error == _WRONG_HOST and shown:
+        why = _wrong_host(shown[0], host.decode(errors="replace"))
     now = datetime.now(UTC)
     for cert in shown if error in (_NOT_YET_VALID, _EXPIRED) else ():
         if now < cert.not_before:
@@ -116,6 +125,35 @@ def _refusal(error: int, shown: list[PeerCertificate]) -> str:
             why += f": current time {_rfc3339(now)} is after {_rfc3339(cert.not_after)}"
     names = "; ".join(f"{cert.subject} SHA-256: {cert.cert_sha256}" for cert in shown)
     return f"{why} ({names})" if names else why
+
+
+def _wrong_host(cert: PeerCertificate, host: str) -> str:
+    """Return why a certificate is not one for a host (HostnameError of crypto/x509)."""
+    others = cert.emails or cert.uris
+    if not (cert.dns_names or cert.addresses or others) and _common_name(cert).lower() == host.lower():
+        return "certificate relies on legacy Common Name field, use SANs instead"
+    numeric = _is_address(host)
+    if numeric and not cert.addresses:
+        return f"cannot validate certificate for {host} because it doesn't contain any IP SANs"
+    names = cert.addresses if numeric else cert.dns_names
+    if not names:
+        return f"certificate is not valid for any names, but wanted to match {host}"
+    if len(names) >= _MOST_NAMES:
+        kind = "IP SANs" if numeric else "names"
+        return f"certificate is valid for {len(names)} {kind}, but none matched {host}"
+    return f"certificate is valid for {', '.join(names)}, not {host}"
+
+
+def _common_name(cert: PeerCertificate) -> str:
+    return next((value for rdn in cert.rdns for oid, value in rdn if oid == _COMMON_NAME), "")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _rfc3339(when: datetime) -> str:

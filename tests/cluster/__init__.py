@@ -1,0 +1,1 @@
+"""Clusters of nats-server and gnats in both ways of running, mixed."""

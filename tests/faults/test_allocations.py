@@ -20,11 +20,13 @@ from support.failing_server import build
 from support.servers import Kind, Server, selected
 from support.tlswire import client_context
 
+from .routed import ROUTED, announcing, routing
 from .scenes import JETSTREAM, PLAIN, SECURE, SYSTEM, Scene
 from .stage import Stage
 
 pytestmark = pytest.mark.timeout(300)
 
+LINKED: tuple[Scene, ...] = (announcing, routing)
 KINDS = [kind for kind in selected() if not kind.is_reference]
 TESTS = Path(__file__).parents[1]
 DEPTH = 2
@@ -34,8 +36,6 @@ ROUTES = "test_s2transport: no server has routes yet"
 START = "at the start of a server, which a MemoryError ends"
 NOT_FAILED = {
     # not part of a running server
-    "core.protocol.parser.parse_remote_msg": (1, "no server has routes yet"),
-    "core.protocol.parser.split_args": (1, "no server has routes yet"),
     "core.auth.permission_cache.measure": (2, TEST),
     "core.net.outbound.take": (1, TEST),
     "core.runtime.timers.__cinit__": (1, TEST),
@@ -50,7 +50,8 @@ NOT_FAILED = {
     "store.index.seqset.seqset_copy": (1, TEST),
     "store.index.wheel.take": (1, TEST),
     # failed elsewhere
-    "core.subjects.interest_queue.put_change": (1, "test_interest_queue: no server has links yet"),
+    "core.links.route_session.change_account": (1, "only a reload of pinned accounts"),
+    "core.links.route_session.set_pinned": (1, "only a reload of pinned accounts"),
     "core.net.s2transport.decode": (1, ROUTES),
     "core.net.s2transport.encode": (1, ROUTES),
     "core.net.s2transport.make_room": (1, ROUTES),
@@ -88,14 +89,18 @@ def compiler() -> None:
             pytest.skip(f"no {tool}")
 
 
-@pytest.mark.parametrize("scenes", [PLAIN, JETSTREAM, SECURE], ids=["plain", "jetstream", "secure"])
+@pytest.mark.parametrize(
+    "scenes", [PLAIN, JETSTREAM, SECURE, LINKED], ids=["plain", "jetstream", "secure", "linked"]
+)
 def test_a_server_goes_on(
     request: pytest.FixtureRequest, kind: Kind, tmp_path: Path, certs: Certificates, scenes: tuple[Scene, ...]
 ) -> None:
     failing = build(tmp_path, depth=DEPTH)
     sync = "sync_interval: always" if kind.io_threads else "sync_interval: '50ms'"
-    trace = "debug: true, trace: true\n" if scenes is PLAIN else ""
+    trace = "debug: true, trace: true\n" if scenes in (PLAIN, LINKED) else ""
     config = f"{trace}jetstream {{store_dir: '{tmp_path / 'store'}'\n{sync}}}\n{SYSTEM}"
+    if scenes is LINKED:
+        config = trace + ROUTED
     if scenes is SECURE:
         config += (
             f"tls {{{certs.server.tls_block}, ca_file: '{certs.ca.cert_file}', verify: true\n"
@@ -136,7 +141,7 @@ def test_a_store_goes_on(tmp_path: Path) -> None:
 
 def test_no_allocation_is_left_out() -> None:
     """Compare the places of failed calls with the sources. Needs the results of this module's other tests."""
-    if len(_found) < 3 * len(KINDS) + 1:
+    if len(_found) < 4 * len(KINDS) + 1:
         pytest.skip("not all tests of this module have run")
     try:
         failed = find(call for calls in _found.values() for call in calls)

@@ -14,7 +14,8 @@ from support.servers import KINDS, TIMEOUT, Kind
 from support.wire import Connection
 
 from gnats import Server
-from gnats.commands.systemd import Notifier, Service, start_service
+from gnats.commands.systemd import LINKED, Notifier, Service, start_service
+from gnats.testing import ClusterThread
 
 from .conftest import Start
 
@@ -119,6 +120,22 @@ async def test_a_manager_that_is_gone_does_no_harm(start: Start, tmp_path: Path)
     assert start_service(server, {"NOTIFY_SOCKET": str(tmp_path / "none")})
     assert not Notifier(str(tmp_path / "none")).notify("READY=1")
     await server.shutdown()
+
+
+def test_a_server_of_a_cluster_tells_of_its_routes(manager: Manager) -> None:
+    with ClusterThread(2) as cluster:
+        first, url = cluster.servers[0], cluster.client_url
+        service = first.call(lambda server: start_service(server, {"NOTIFY_SOCKET": manager.address}))
+        assert service
+        connected = f"Serving clients at {url}, connected to 1 other server of the cluster"
+        alone = f"Serving clients at {url}, connected to 0 other servers of the cluster"
+        assert manager.read() == {"READY": "1", "STATUS": connected, LINKED: "s1"}
+        cluster.stop(1)
+        assert manager.read() == {"STATUS": alone, LINKED: ""}
+        cluster.start(1)
+        assert manager.read() == {"STATUS": connected, LINKED: "s1"}
+    assert manager.read()["STOPPING"] == "1"
+    assert manager.silent()
 
 
 async def test_a_watchdog_for_another_process_is_not_ours(start: Start, manager: Manager) -> None:

@@ -58,6 +58,7 @@ class Certificates:
         issuer: Certificate | None = None,
         authority: bool = False,
         names: tuple[str, ...] = ("localhost",),
+        addresses: tuple[str, ...] = ("127.0.0.1",),
         more: tuple[x509.GeneralName, ...] = (),
         usage: x509.ObjectIdentifier | None = None,
         days: int = 10,
@@ -66,8 +67,8 @@ class Certificates:
     ) -> Certificate:
         """Make a certificate and write <name>.pem and <name>-key.pem.
 
-        `issuer` None makes it self-signed. `names` are DNS names, `more` further alternative names, beside
-        127.0.0.1. It is valid for another `days` days; below zero it has expired. `kind` is "ec" or "rsa".
+        `issuer` None makes it self-signed. `names` are DNS names, `more` further alternative names. It is
+        valid for another `days` days; below zero it has expired. `kind` is "ec" or "rsa".
         """
         key: Key
         key = (
@@ -77,7 +78,8 @@ class Certificates:
         )
         subject = subject or x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         alternatives: list[x509.GeneralName] = [x509.DNSName(entry) for entry in names]
-        alternatives += (x509.IPAddress(ipaddress.ip_address("127.0.0.1")), *more)
+        alternatives += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
+        alternatives += more
         end = datetime.datetime.now(datetime.UTC) + days * DAY
         builder = (
             x509.CertificateBuilder()
@@ -87,9 +89,10 @@ class Certificates:
             .serial_number(x509.random_serial_number())
             .not_valid_before(end - 30 * DAY)
             .not_valid_after(end)
-            .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
         )
+        if alternatives:
+            builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         if usage:
             builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         cert = builder.sign(issuer.key if issuer else key, hashes.SHA256())
@@ -114,6 +117,25 @@ class Certificates:
     @cached_property
     def rsa_server(self) -> Certificate:
         return self.make("rsa server", issuer=self.ca, usage=Usage.SERVER_AUTH, kind="rsa")
+
+    @cached_property
+    def node(self) -> Certificate:
+        """The certificate of a server with routes, which is a client of others, too."""
+        return self.make("node", issuer=self.ca)
+
+    @cached_property
+    def named_node(self) -> Certificate:
+        """As `node`, without an address."""
+        return self.make("named node", issuer=self.ca, addresses=())
+
+    @cached_property
+    def foreign_node(self) -> Certificate:
+        """As `node`, of the untrusted authority."""
+        return self.make("foreign node", issuer=self.other_ca)
+
+    @cached_property
+    def expired_node(self) -> Certificate:
+        return self.make("expired node", issuer=self.ca, days=-1)
 
     @cached_property
     def client(self) -> Certificate:

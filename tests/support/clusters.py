@@ -23,8 +23,12 @@ def launch_routed(launch: Launch, *args: str, config: str = "", cluster: str = "
     Its cluster is called C; `cluster` are further lines of that block, a mode of compression among them,
     `config` lines outside of it.
     """
-    block = f"cluster {{ name: {NAME}, listen: '127.0.0.1:-1', compression: off\n{cluster}\n}}\n"
-    return start(launch, "-m", "-1", *args, config=block + config, **more)
+    return start(launch, "-m", "-1", *args, config=routed(cluster, config), **more)
+
+
+def routed(cluster: str = "", config: str = "") -> str:
+    """Return the configuration of `launch_routed`, to be changed by a reload."""
+    return f"cluster {{ name: {NAME}, listen: '127.0.0.1:-1', compression: off\n{cluster}\n}}\n{config}"
 
 
 def start(launch: Launch, *args: str, config: str, **more: Any) -> Server:
@@ -57,7 +61,8 @@ class Cluster:
 
     `routes` says which members one names: `mesh`, `line`, `star`, or a function like them. `block` are more
     lines of each member's cluster block, `config` lines outside of it; either may be a function of the
-    member's number. Members have monitoring, the debug log, and keep their ports when they start again.
+    member's number. `host` is what `routes` call this machine. Members have monitoring, the debug log, and
+    keep their ports when they start again.
     """
 
     def __init__(
@@ -69,9 +74,11 @@ class Cluster:
         block: str | Callable[[int], str] = "compression: off",
         routes: Callable[[int, int], Sequence[int]] = mesh,
         name: str | None = NAME,
+        host: str = "127.0.0.1",
         args: Sequence[str] = ("-DV",),
     ) -> None:
         self.name = name
+        self.host = host
         self.route_ports = [reserve_port(self) for _ in kinds]
         self.servers: list[Server] = []
         for number, kind in enumerate(kinds):
@@ -96,7 +103,7 @@ class Cluster:
 
     def route_url(self, number: int) -> str:
         """Return the URL of a member's port for routes."""
-        return f"nats-route://127.0.0.1:{self.route_ports[number]}"
+        return f"nats-route://{self.host}:{self.route_ports[number]}"
 
     def wait_mesh(self, links: int | None = POOL + 1) -> None:
         """Wait until each running member has `links` connections to each other one; None: at least one.
@@ -113,10 +120,17 @@ class Cluster:
         return [number for number, server in enumerate(self.servers) if server.process.poll() is None]
 
     def _has(self, number: int, others: set[str], links: int | None) -> bool:
-        found = [route["remote_name"] for route in self.routes(number)]
+        found = [self._remote(route) for route in self.routes(number)]
         if set(found) != others:
             return False
         return links is None or all(found.count(other) == links for other in others)
+
+    def _remote(self, route: dict[str, Any]) -> str:
+        """Return the name of a route's remote; before nats-server 2.10 the page has its id alone."""
+        if name := route.get("remote_name"):
+            return str(name)
+        ids = {monitor(self.servers[number], "/varz")["server_id"]: f"s{number}" for number in self.running()}
+        return ids.get(route["remote_id"], "")
 
     def routes(self, number: int, query: str = "") -> list[dict[str, Any]]:
         """Return the routes on a member's /routez."""
@@ -134,7 +148,7 @@ class Cluster:
                 entry["sid"]
                 == (f"R {wanted}" if route.get("account") == account else f"R {account} {wanted}")
                 for route in self.routes(number, "?subs=detail")
-                if route["remote_name"] == f"s{remote}"
+                if self._remote(route) == f"s{remote}"
                 for entry in route.get("subscriptions_list_detail") or []
             )
 

@@ -77,15 +77,17 @@ class DataPlane:
         poller: int = 0,
         *,
         expect_connect: bool = False,
-        layer: Callable[[RouteSession], object] = bool,
+        greeting: bytes = b"",
+        prepare: Callable[[RouteSession], object] | None = None,
         **options: Any,
     ) -> Peer:
-        """Connect a server that has not been registered. `layer` may put a layer before its session."""
+        """Connect a server that has not been registered; `prepare` is called before its session starts."""
         sock, fd, cid = self._socket()
         options = {"ping_interval": 0} | options
         route = RouteSession(ROUTER, fd, cid, self.pollers[poller], self.state, self.registry, **options)
-        layer(route)
-        route.start(b"", expect_connect=expect_connect)
+        if prepare:
+            prepare(route)
+        route.start(greeting, expect_connect=expect_connect)
         self.run()
         return Peer(self, route, sock)
 

@@ -283,11 +283,16 @@ class RouteListener:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def take(self) -> socket.socket:
+        """Take the next connection as it is. Raises TimeoutError when nobody dials."""
+        sock = self._listener.accept()[0]
+        sock.settimeout(TIMEOUT)
+        return sock
+
     def accept(self) -> RoutePeer:
         """Take the next connection, and read its CONNECT. Raises OSError; TimeoutError when nobody dials."""
-        sock = self._listener.accept()[0]
+        sock = self.take()
         if self.tls:
-            sock.settimeout(TIMEOUT)
             sock = self.tls.wrap_socket(sock, server_side=True)
         peer = RoutePeer(sock)
         try:

@@ -30,6 +30,8 @@ cdef class Fleet:
     cdef const char *hello_data
     cdef size_t hello_size
     cdef sockaddr_in address
+    cdef sockaddr_in elsewhere     # of the connections from first_elsewhere on
+    cdef int first_elsewhere
     cdef SSL_CTX *tls
     cdef Conn *conns
     cdef readonly int count

@@ -92,8 +92,16 @@ cdef ssize_t tls_result(SSL *ssl, int n) noexcept nogil:
     return 0 if error == SSL_ERROR_ZERO_RETURN else -EPROTO
 
 
+cdef set_address(sockaddr_in *address, target):
+    address.sin_family = AF_INET
+    address.sin_port = htons(target.port)
+    inet_pton(AF_INET, target.resolve().encode(), &address.sin_addr)
+
+
 cdef class Fleet:
     """`count` connections to `target`, opened at most `parallel` at a time. Does not verify its certificate.
+
+    With `elsewhere`, another target that takes the same greeting, those from number `first_elsewhere` on go there.
 
     Raises LoadError when a connection cannot be opened within `timeout` seconds. `connect_seconds` is the time
     until the last connection had its PONG.
@@ -102,7 +110,9 @@ cdef class Fleet:
     def __cinit__(self):
         self.epoll = -1
 
-    def __init__(self, target, int count, *, double timeout=30.0, int parallel=64):
+    def __init__(
+        self, target, int count, *, double timeout=30.0, int parallel=64, elsewhere=None, int first_elsewhere=0
+    ):
         if count < 1 or parallel < 1:
             raise ValueError(f"a fleet of {count} connections, {parallel} at a time: both must be at least 1")
         self.target = target
@@ -110,9 +120,11 @@ cdef class Fleet:
         self.hello_data = self.hello
         self.hello_size = len(self.hello)
         self.count = count
-        self.address.sin_family = AF_INET
-        self.address.sin_port = htons(target.port)
-        inet_pton(AF_INET, target.resolve().encode(), &self.address.sin_addr)
+        set_address(&self.address, target)
+        self.first_elsewhere = count
+        if elsewhere is not None:
+            set_address(&self.elsewhere, elsewhere)
+            self.first_elsewhere = first_elsewhere
         self.conns = <Conn *>calloc(count, sizeof(Conn))
         self.buf = <char *>malloc(READ_SIZE)
         if self.conns == NULL or self.buf == NULL:
@@ -315,8 +327,11 @@ cdef class Fleet:
     cdef int open_one(self) noexcept nogil:
         """Start the next connection; return 0 or a code."""
         cdef Conn *c = &self.conns[self.opened]
+        cdef const sockaddr_in *address = &self.address
         cdef epoll_event event
         cdef int on = 1
+        if self.opened >= self.first_elsewhere:
+            address = &self.elsewhere
         self.failed = self.opened
         c.fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)
         if c.fd < 0:
@@ -325,7 +340,7 @@ cdef class Fleet:
         event.data.u32 = self.opened
         self.opened += 1
         setsockopt(c.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on))
-        if connect(c.fd, <const sockaddr *>&self.address, sizeof(self.address)) < 0 and errno != EINPROGRESS:
+        if connect(c.fd, <const sockaddr *>address, sizeof(sockaddr_in)) < 0 and errno != EINPROGRESS:
             return -errno
         if epoll_ctl(self.epoll, EPOLL_CTL_ADD, c.fd, &event) < 0:
             return -errno

@@ -28,7 +28,7 @@ cdef class Lines:
     cdef Line *lines
     cdef int ready               # initialised lines
 
-    cdef open(self, target, int count, size_t cap, double timeout)
+    cdef open(self, target, int count, size_t cap, double timeout, elsewhere=*, int first_elsewhere=*)
     cdef check(self, int code, double deadline, str what, done, of)
 
 

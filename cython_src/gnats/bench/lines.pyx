@@ -65,7 +65,7 @@ cdef int line_pong(Line *line, Conn *c) noexcept nogil:
 cdef class Lines:
     """The base of the probes: their connections, with a buffer for each direction."""
 
-    cdef open(self, target, int count, size_t cap, double timeout):
+    cdef open(self, target, int count, size_t cap, double timeout, elsewhere=None, int first_elsewhere=0):
         cdef int i
         if target.tls:
             raise ValueError(f"server {target}: requests and latencies are not measured over TLS")
@@ -76,7 +76,8 @@ cdef class Lines:
             self.ready += 1
             if line_init(&self.lines[i], cap):
                 raise MemoryError(f"{count} connections with buffers of {cap} bytes")
-        self.fleet = Fleet(target, count, timeout=timeout)
+        self.fleet = Fleet(
+            target, count, timeout=timeout, elsewhere=elsewhere, first_elsewhere=first_elsewhere)
 
     def __dealloc__(self):
         cdef int i

@@ -47,6 +47,7 @@ cdef class PubSub:
     publishers: their number; together they publish `size` bytes to `subjects` in turn, all of one length.
     subscriptions: for each subscriber the subjects it subscribes to.
     queue: the queue group of all subscribers, if any.
+    subscribers_at: the target of the subscribers, if it is another.
     fanout: deliveries of each message; by default one to every subscriber, or one when there is a queue.
     window: bytes that may be published or on their way to subscribers at any time.
 
@@ -83,6 +84,7 @@ cdef class PubSub:
         int publishers=1,
         subjects=("bench",),
         subscriptions=(),
+        subscribers_at=None,
         str queue="",
         int size=128,
         fanout=None,
@@ -102,7 +104,9 @@ cdef class PubSub:
         self.tallies = <Tally *>calloc(publishers + self.subscribers, sizeof(Tally))
         if self.tallies == NULL:
             raise MemoryError(f"{publishers + self.subscribers} connections")
-        self.fleet = Fleet(target, publishers + self.subscribers, timeout=timeout)
+        self.fleet = Fleet(
+            target, publishers + self.subscribers, timeout=timeout, elsewhere=subscribers_at,
+            first_elsewhere=publishers)
         self.subscribe(subscriptions, queue, timeout)
 
     def __dealloc__(self):

@@ -217,7 +217,7 @@ cdef class Requests(Lines):
 
 
 cdef class Latency(Lines):
-    """Measures the time of each message from one publisher to one subscriber.
+    """Measures the time of each message from one publisher to one subscriber, who is at `subscriber_at` if given.
 
     Raises ValueError for a `size` below 8 bytes, or LoadError.
     """
@@ -234,7 +234,9 @@ cdef class Latency(Lines):
     cdef int64_t interval_ns
     cdef Histogram latency
 
-    def __init__(self, target, *, int size=16, str subject="bench.latency", double timeout=30.0):
+    def __init__(
+        self, target, *, int size=16, str subject="bench.latency", double timeout=30.0, subscriber_at=None
+    ):
         if size < STAMP:
             raise ValueError(f"latency messages of {size} bytes: at least {STAMP} bytes")
         cdef bytes head = b"PUB %b %d\r\n" % (subject.encode(), size)
@@ -243,7 +245,7 @@ cdef class Latency(Lines):
         self.message = self.template
         self.message_len = len(self.template)
         self.random = int.from_bytes(os.urandom(8), "little") | 1
-        self.open(target, 2, 16 * self.message_len + 65536, timeout)
+        self.open(target, 2, 16 * self.message_len + 65536, timeout, subscriber_at, 1)
         self.fleet.exchange(1, [b"SUB %b 1\r\nPING\r\n" % subject.encode()], timeout=timeout)
 
     def run(self, int64_t messages, *, double interval=0.0005, double timeout=60.0):

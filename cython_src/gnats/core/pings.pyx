@@ -57,6 +57,8 @@ cdef void process_ping_timer(Subscriber c, Pings *p) noexcept nogil:
     if quiet < p.interval and not need_rtt and c.kind == CLIENT:
         c.debugf(LOG_PING_DELAYED, quiet, NULL, 0)
     else:
+        if c.kind != CLIENT and c.last_in > p.rtt_start:
+            p.out = 0   # the peer lives; its PONG may wait behind what it sends
         if p.out + 1 > p.max:
             close_stale(c)
             return
@@ -77,7 +79,10 @@ cdef void send_ping(Subscriber c, Pings *p) noexcept nogil:
     p.out += 1
     if c.trace:
         trace_verb(c, TRACE_OUT, b"PING")
-    queue_text(c, b"PING\r\n")
+    if c.kind == CLIENT:
+        queue_text(c, b"PING\r\n")
+    else:
+        c.queue_control(b"PING\r\n")
 
 
 cdef void pong_received(Subscriber c, Pings *p) noexcept nogil:

@@ -37,6 +37,7 @@ from gnats.core.protocol.parser cimport (
 )
 from gnats.core.runtime.const cimport DEFAULT_PING_INTERVAL, DEFAULT_PING_MAX_OUT
 from gnats.core.runtime.inbox cimport EV_INFO
+from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.runtime.timers cimport Timer, timer_clear
 from gnats.core.sessioninput cimport go_on, input_feed, input_free, input_resume, punt, turn_is_over
@@ -110,7 +111,10 @@ cdef class TextSession(Subscriber):
         if self.trace:
             trace_verb(self, TRACE_IN, b"PING")
             trace_verb(self, TRACE_OUT, b"PONG")
-        queue_text(self, b"PONG\r\n")
+        if self.kind == CLIENT:
+            queue_text(self, b"PONG\r\n")   # behind all messages that were queued before: clients wait for that
+        else:
+            self.queue_control(b"PONG\r\n")
         storei64(&self.last_in, self.ps.now)
         return go_on(self)
 

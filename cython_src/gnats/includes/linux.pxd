@@ -66,6 +66,11 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t recvmsg(int fd, msghdr *msg, int flags)
     ssize_t sendmsg(int fd, const msghdr *msg, int flags)
     int shutdown(int fd, int how)
+    enum:
+        AF_INET, AF_INET6
+
+cdef extern from "<arpa/inet.h>" nogil:
+    int inet_pton(int family, const char *text, void *address)
 
 cdef extern from "<unistd.h>" nogil:
     int close(int fd)

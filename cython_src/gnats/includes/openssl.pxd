@@ -93,11 +93,17 @@ cdef extern from "<openssl/x509_vfy.h>" nogil:
         pass
     enum:
         X509_V_OK, X509_V_FLAG_PARTIAL_CHAIN
-        X509_V_ERR_CERT_SIGNATURE_FAILURE, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY
+        X509_V_ERR_CERT_SIGNATURE_FAILURE, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY, X509_V_ERR_UNSPECIFIED
+        X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED, X509_V_ERR_CERT_REJECTED
+        X509_V_ERR_HOSTNAME_MISMATCH
     int X509_STORE_add_cert(X509_STORE *store, X509 *cert)
     int X509_STORE_set_flags(X509_STORE *store, unsigned long flags)
     X509_stack *X509_STORE_CTX_get0_untrusted(const X509_STORE_CTX *ctx)
     const char *X509_verify_cert_error_string(long error)
+    int X509_verify_cert(X509_STORE_CTX *ctx)
+    # Below zero: the time is in the past, above zero: not; 0: it cannot be read.
+    int X509_cmp_current_time(const ASN1_TIME *when)
+    X509 *X509_STORE_CTX_get0_cert(const X509_STORE_CTX *ctx)
     int X509_STORE_CTX_get_error(const X509_STORE_CTX *ctx)
     void X509_STORE_CTX_set_error(X509_STORE_CTX *ctx, int error)
     void *X509_STORE_CTX_get_ex_data(const X509_STORE_CTX *ctx, int index)
@@ -115,7 +121,7 @@ cdef extern from "<openssl/x509v3.h>" nogil:
     ctypedef struct GENERAL_NAMES:
         pass
     enum:
-        NID_subject_alt_name, GEN_EMAIL, GEN_DNS, GEN_URI, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT
+        NID_subject_alt_name, GEN_EMAIL, GEN_DNS, GEN_URI, GEN_IPADD, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT
     int X509_check_host(X509 *cert, const char *name, size_t n, unsigned int flags, char **peer)
     void *X509_get_ext_d2i(const X509 *cert, int nid, int *critical, int *at)
     int sk_GENERAL_NAME_num(const GENERAL_NAMES *names)
@@ -160,7 +166,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     enum:
         SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE, SSL_ERROR_ZERO_RETURN
         SSL_MODE_ENABLE_PARTIAL_WRITE, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER
-        SSL_VERIFY_PEER, SSL_VERIFY_FAIL_IF_NO_PEER_CERT
+        SSL_VERIFY_NONE, SSL_VERIFY_PEER, SSL_VERIFY_FAIL_IF_NO_PEER_CERT
         SSL_SESS_CACHE_OFF, SSL_MODE_RELEASE_BUFFERS
         TLSEXT_NAMETYPE_host_name, CERT_PKEY_VALID
         SSL_R_HTTP_REQUEST, SSL_R_HTTPS_PROXY_REQUEST, SSL_R_WRONG_VERSION_NUMBER
@@ -168,6 +174,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     uint64_t SSL_OP_PRIORITIZE_CHACHA
     const SSL_METHOD *TLS_server_method()
     const SSL_METHOD *TLS_client_method()
+    const SSL_METHOD *TLS_method()
     SSL_CTX *SSL_CTX_new(const SSL_METHOD *method)
     void SSL_CTX_free(SSL_CTX *ctx)
     uint64_t SSL_CTX_set_options(SSL_CTX *ctx, uint64_t options)
@@ -182,6 +189,8 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int SSL_CTX_use_cert_and_key(SSL_CTX *ctx, X509 *cert, EVP_PKEY *key, X509_stack *chain, int override)
     void SSL_CTX_set_cert_cb(SSL_CTX *ctx, int (*choose)(SSL *, void *) noexcept nogil, void *arg)
     void SSL_CTX_set_verify(SSL_CTX *ctx, int mode, int (*verify)(int, X509_STORE_CTX *) noexcept nogil)
+    void SSL_CTX_set_cert_verify_callback(
+        SSL_CTX *ctx, int (*verify)(X509_STORE_CTX *, void *) noexcept nogil, void *arg)
     X509_STORE *SSL_CTX_get_cert_store(const SSL_CTX *ctx)
     int SSL_CTX_set_default_verify_paths(SSL_CTX *ctx)
     void SSL_CTX_set_client_CA_list(SSL_CTX *ctx, X509_NAME_stack *names)
@@ -193,6 +202,10 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int SSL_get_ex_data_X509_STORE_CTX_idx()
     void SSL_set_accept_state(SSL *ssl)
     void SSL_set_connect_state(SSL *ssl)
+    int SSL_is_server(const SSL *ssl)
+    void SSL_set_verify(SSL *ssl, int mode, int (*verify)(int, X509_STORE_CTX *) noexcept nogil)
+    int SSL_get_verify_mode(const SSL *ssl)
+    long SSL_set_tlsext_host_name(SSL *ssl, const char *name)
     int SSL_set_fd(SSL *ssl, int fd)
     int SSL_do_handshake(SSL *ssl)
     int SSL_read(SSL *ssl, void *buf, int n)

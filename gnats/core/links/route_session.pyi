@@ -53,16 +53,18 @@ class RouteSession(TextSession):
     def announce_again(self) -> None:
         """Announce all interest again: the peer accepts more of it now."""
     def drop_account(self, name: bytes) -> None:
-        """Carry an account no longer, and forget the peer's interest in it.
+        """Announce an account no longer, and forget the peer's interest in it. Raises MemoryError.
 
-        What the peer tells of it is ignored from now on. The peer, which is told so by other means, forgets
-        ours. Raises MemoryError.
+        The peer, which is told so by other means, forgets ours. The account may be dropped already: the peer
+        may have told of it since.
         """
     def carry(self, name: bytes) -> None:
         """Undo drop_account(), or join()'s `pinned` for this account: announce its interest.
 
         Raises MemoryError.
         """
+    def set_pings(self, *, ping_interval: float, ping_max: int) -> None:
+        """Set the seconds between PINGs, and how many may be unanswered."""
     def join(
         self,
         *,

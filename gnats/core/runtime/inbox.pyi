@@ -30,6 +30,8 @@ EV_MSG_TRACE: int
 """A message was traced; data is for gnats.events.msgtrace."""
 EV_PONG: int
 """A link's PING, which the control plane wanted, was answered."""
+EV_BEGUN: int
+"""A link's session has begun, after the handshake of TLS if there is one."""
 
 EV_JETSTREAM: int
 """An event of a stream or a consumer, which takes the place of the client; a is its kind."""

@@ -8,10 +8,12 @@ class TLSError(Exception):
     """OpenSSL does not accept certificates, keys or rules; the text says why."""
 
 class TLSContext(TLSBase):
-    """Certificates and rules for handshakes with clients; not changed once a connection uses it.
+    """Certificates and rules for handshakes, with clients and with servers that are dialled.
+
+    It is not changed once a connection uses it.
 
     `min_version` is 0x0303 or 0x0304. `ciphers` (for TLS 1.2; empty disables it) and `groups` are OpenSSL's
-    lists. `pinned` are the SHA-256 digests of the client keys that are accepted; None: all. `rate_limit` is
+    lists. `pinned` are the SHA-256 digests of the peers' keys that are accepted; None: all. `rate_limit` is
     in handshakes a second, 0: no limit. Raises TLSError, MemoryError.
     """
 
@@ -26,16 +28,16 @@ class TLSContext(TLSBase):
     ) -> None: ...
     @property
     def verify(self) -> bool:
-        """Whether a client must present a certificate."""
+        """Whether a peer must present a certificate."""
     def add_certificate(self, cert_pem: bytes, key_pem: bytes) -> None:
         """Add a certificate (PEM of a chain, its own first) and its key. Raises TLSError, MemoryError.
 
         A handshake uses the first certificate that fits.
         """
-    def require_client_certificates(self, ca_pem: bytes | None) -> None:
-        """Require a certificate from clients, issued by one of these authorities; None: the system's.
+    def verify_peers(self, ca_pem: bytes | None) -> None:
+        """Require a certificate from each peer, issued by one of these authorities; None: the system's.
 
-        Raises TLSError.
+        The certificate of a server that is dialled must be one for its host, too. Raises TLSError.
         """
     def not_after(self) -> tuple[int, int, int, int, int, int] | None:
         """Return the expiry of the first certificate, (year, month, day, hour, minute, second) in UTC."""

@@ -27,6 +27,8 @@ class StatszServer(JszServer, Protocol):
     @property
     def num_subscriptions(self) -> int: ...
     @property
+    def active_servers(self) -> int: ...
+    @property
     def pollers(self) -> "Pollers | None": ...
     @property
     def state(self) -> "ServerState": ...
@@ -66,7 +68,7 @@ def server_stats(server: StatszServer) -> Page:
         stats["stalled_clients"] = stalls
     if cluster and (routes := [_route_stat(route) for route in cluster.routes]):
         stats["routes"] = routes
-    stats["active_servers"] = 1
+    stats["active_servers"] = server.active_servers
     if server.jetstream:
         stats["jetstream"] = varz_jetstream(server, directory=False)
     stats["gomaxprocs"] = cores()

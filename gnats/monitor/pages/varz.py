@@ -9,7 +9,7 @@ from gnats.go.text import SECOND, rfc3339, uptime
 from gnats.monitor.pages.jsz import varz_jetstream
 from gnats.monitor.pages.render import Page, number, without_empty
 from gnats.monitor.pages.statsz import StatszServer, traffic_of
-from gnats.options.values.tls import TLS_TIMEOUT
+from gnats.options.values.tls import TLS_TIMEOUT, TLSOptions
 from gnats.system.usage import cores, process, resident_bytes
 from gnats.version import NATS_VERSION, PROTO, RUNTIME, __version__, feature_flags
 
@@ -95,7 +95,7 @@ def varz(server: VarzServer) -> Page:
             server.state.stale_connections, cluster.stale if cluster else 0
         ),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
-        "tls_cert_not_after": _not_after(opts.tls.cert_file) if opts.tls else "",
+        "tls_cert_not_after": _not_after(opts.tls) if opts.tls else "",
     }
     return without_empty(page, _OMITTED)
 
@@ -151,10 +151,10 @@ def _operators(server: VarzServer) -> list[Page]:
     return [to_json(operator) for operator in server.operator_mode.operators]
 
 
-def _not_after(path: str) -> str:
+def _not_after(tls: TLSOptions) -> str:
     from gnats.monitor.pages.certs import not_after
 
-    return not_after(path)
+    return not_after(tls.certificates[0][0] if tls.certificates else tls.cert_file)
 
 
 def _cluster(cluster: "ClusterOptions", port: int) -> Page:
@@ -171,6 +171,7 @@ def _cluster(cluster: "ClusterOptions", port: int) -> Page:
         "pool_size": cluster.pool_size,
         "write_deadline": _ns(cluster.write_deadline),
         "write_timeout": cluster.write_timeout,
+        "tls_cert_not_after": _not_after(tls) if tls else "",
     }
     return without_empty(page, page)
 

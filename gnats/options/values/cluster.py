@@ -154,8 +154,6 @@ class ClusterOptions:
                 )
         if self.advertise:
             parse_host_port(self.advertise, self.port)
-        if self.port and self.tls:
-            raise OptionError("tls on routes is not supported yet")
 
 
 def check_route_permissions(permissions: RoutePermissions | None) -> None:

@@ -43,6 +43,21 @@ class Session:
     def join(self, **terms: object) -> None:
         self.calls.append(("join", terms))
 
+    def set_permissions(self, permissions: object) -> None:
+        self.calls.append(("set_permissions", permissions))
+
+    def set_pings(self, **limits: object) -> None:
+        self.calls.append(("set_pings", limits))
+
+    def announce_again(self) -> None:
+        self.calls.append(("announce_again", None))
+
+    def drop_account(self, name: bytes) -> None:
+        self.calls.append(("drop_account", name))
+
+    def carry(self, name: bytes) -> None:
+        self.calls.append(("carry", name))
+
     def enqueue_proto(self, line: bytes) -> None:
         self.calls.append(("send", line))
 

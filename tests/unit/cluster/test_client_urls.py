@@ -31,16 +31,29 @@ def test_servers_without_urls_change_nothing() -> None:
     assert urls.shown == ()
 
 
-@pytest.mark.parametrize(("advertise", "shown"), [(True, ("a:1",)), (False, ())])
-def test_in_lame_duck_mode_clients_see_the_others_only(advertise: bool, shown: tuple[str, ...]) -> None:
+def test_in_lame_duck_mode_clients_see_the_others_only() -> None:
     urls = ClientURLs()
     urls.own = ("me:1",)
     urls.add(["a:1"])
-    urls.lame_duck(advertise=advertise)
-    assert urls.shown == shown
-    if advertise:
-        assert urls.add(["b:1"])
-        assert urls.shown == ("a:1", "b:1")
+    urls.lame_duck()
+    assert urls.shown == ("a:1",)
+    assert urls.add(["b:1"])
+    assert urls.shown == ("a:1", "b:1")
+
+
+def test_hidden_urls_are_shown_again_as_they_are_then() -> None:
+    urls = ClientURLs()
+    urls.own = ("me:1",)
+    assert not urls.hide(hidden=True)
+    assert not urls.add(["a:1"])
+    assert urls.shown == ()
+    assert urls.hide(hidden=False)
+    assert not urls.hide(hidden=False)
+    assert urls.shown == ("me:1", "a:1")
+    assert urls.hide(hidden=True)
+    assert not urls.remove(["a:1"])
+    assert urls.hide(hidden=False)
+    assert urls.shown == ("me:1",)
 
 
 def test_own_urls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from gnats.cluster.cluster import Cluster, Hooks
 from gnats.cluster.route import Route, Target
 from gnats.connection.closed_state import ClosedState
 from gnats.core.runtime.state import ServerState
+from gnats.core.tls import tlstransport
 from gnats.go.url import URL
 from gnats.nkeys.identity import Identity
 from gnats.options.options import Options
@@ -40,6 +41,9 @@ class Dialled:
 
     def dial_again(self, route: Route) -> None:
         self.again.append(route)
+
+    def solicit(self, urls: Iterable[URL], accounts: Iterable[str]) -> None:
+        self.targets += [Target(url, explicit=True, account=each) for each in accounts for url in urls]
 
 
 class Harness:
@@ -302,3 +306,48 @@ def test_a_new_name_closes_the_routes_to_all_others() -> None:
     assert not session(kept).called("close")
     for route in closed, account:
         assert session(route).called("close") == [(ClosedState.CLUSTER_NAME_CONFLICT, None)]
+
+
+class TLS:
+    """Records which connections are to be secured, and for which host."""
+
+    insecure = True
+
+    def secure(self, connection: Session, host: str = "") -> None:
+        connection.calls.append(("secure", host))
+
+
+def secured(*routes: URL) -> Harness:
+    harness = Harness(routes=routes)
+    harness.cluster.use_tls(TLS())  # type: ignore[arg-type]
+    harness.cluster._tls_name.save(routes)
+    return harness
+
+
+def test_tls_is_put_before_a_connection_that_is_not_started() -> None:
+    harness = secured()
+    for target, host in (None, ""), (EXPLICIT, "h"):
+        route = harness.connect("A" if target else "B", target)
+        assert [name for name, _ in session(route).calls[:2]] == ["secure", "start"]
+        assert session(route).called("secure") == [host]
+    assert any("DO NOT USE IN PRODUCTION" in line for line in harness.log.lines)
+
+
+def test_a_name_stands_for_addresses_until_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tlstransport, "host_was_wrong", lambda connection: True)
+    harness = secured(EXPLICIT.url)
+    told = Target(URL("nats", host="10.0.0.1:1"))
+    hosts = []
+    for reason in ClosedState.READ_ERROR, ClosedState.TLS_HANDSHAKE_ERROR, ClosedState.READ_ERROR:
+        route = harness.connect("A", told)
+        hosts += session(route).called("secure")
+        harness.end(route, reason)
+    assert hosts == ["h", "h", "10.0.0.1"]
+
+
+def test_a_route_is_created_when_its_session_begins() -> None:
+    harness = Harness()
+    route = harness.connect(target=EXPLICIT)
+    assert "Route connection created" not in harness.log.of(route)
+    harness.cluster._on_begun(session(route), 0, 0, None)  # type: ignore[arg-type]
+    assert harness.log.of(route)[-2:] == ["Route connect msg sent", "Route connection created"]

@@ -15,6 +15,7 @@ from gnats.nkeys.identity import Identity
 from gnats.options.options import Options
 from gnats.options.values.auth import SubjectPermission
 from gnats.options.values.cluster import ClusterOptions, Compression, RoutePermissions
+from gnats.options.values.tls import TLSOptions
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -64,6 +65,12 @@ def test_what_only_some_servers_send() -> None:
     assert (found["route_account"], found["gossip_mode"], found["compression"]) == ("A", 2, "off")
     assert not {"connect_urls", "route_pool_size", "route_pool_idx"} & found.keys()
     assert b"\\u003e" in own(permissions=permissions).line()
+
+
+def test_tls_is_told_of() -> None:
+    found = own(tls=TLSOptions())
+    assert list(fields(found.initial()))[8:10] == ["tls_required", "tls_verify"]
+    assert b'"tls_required":true' in found.connect(URL("nats", host="h:1"))
 
 
 def test_later_infos_have_no_nonce() -> None:

@@ -149,3 +149,29 @@ def test_removal() -> None:
     assert routes.remove(made[1]) == Removed(last=True)
     assert "R" not in routes
     assert routes.remove(route()) == Removed()
+
+
+def test_a_remote_is_linked_when_all_its_connections_are() -> None:
+    routes = table(2, ("S", "T"))
+    assert routes.linked() == {}
+    pooled = [route(dialled=True) for _ in range(2)]
+    for each in pooled:
+        routes.add(each, info(route_pool_size=2))
+        assert routes.linked() == {"R": False}
+    pinned = [route(account=account) for account in ("S", "T")]
+    for each, complete in zip(pinned, (False, True), strict=True):
+        routes.add(each, info(route_pool_size=2, route_account=each.account))
+        assert routes.linked() == {"R": complete}
+    routes.remove(pinned[0])
+    assert routes.linked() == {"R": False}
+    for each in pooled:
+        routes.remove(each)
+    assert routes.linked() == {"R": False}
+    routes.remove(pinned[1])
+    assert routes.linked() == {}
+
+
+def test_a_remote_without_a_pool_is_linked_by_one_connection() -> None:
+    routes = table()
+    routes.add(route(), info(route_pool_size=0))
+    assert routes.linked() == {"R": True}

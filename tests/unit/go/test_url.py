@@ -37,6 +37,22 @@ def test_parts(text: str, url: URL) -> None:
 
 
 @pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("a.example:1", "a.example"),
+        ("a.example", "a.example"),
+        ("10.0.0.1:1", "10.0.0.1"),
+        ("[::1]:1", "::1"),
+        ("[::1]", "::1"),
+        ("[fe80::1%eth0]:1", "fe80::1%eth0"),
+        ("", ""),
+    ],
+)
+def test_a_host_without_its_port(host: str, name: str) -> None:
+    assert URL("nats", host=host).hostname() == name
+
+
+@pytest.mark.parametrize(
     ("text", "shown"),
     [
         ("nats://a:1", "nats://a:1"),

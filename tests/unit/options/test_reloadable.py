@@ -10,6 +10,7 @@ from gnats.options.options import Options
 from gnats.options.reloadable import diff_options
 from gnats.options.values.accounts import AccountConfig
 from gnats.options.values.auth import AuthCallout, NkeyUser, Permissions, ResolverOptions, User
+from gnats.options.values.cluster import ClusterOptions
 from gnats.options.values.jetstream import JetStreamOptions
 from gnats.options.values.tls import TLSOptions
 
@@ -29,6 +30,7 @@ OTHER: dict[str, object] = {
     "resolver_pinned_accounts": frozenset("A"),
     "resolver_tls": TLSOptions(),
     "jetstream": JetStreamOptions(enabled=True),
+    "cluster": ClusterOptions(no_advertise=True),
 }
 ABOUT_THE_FILE = {"config_file", "config_digest"}
 

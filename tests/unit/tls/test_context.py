@@ -152,9 +152,9 @@ def test_what_is_no_certificate() -> None:
 
 
 def test_errors_without_words_of_their_own_are_openssl_s() -> None:
-    assert handshake_error(20 << 23 | 999, b"\0\0\0\0some reason\0") == "tls: some reason"
-    assert handshake_error(20 << 23 | 1042, b"\0\0\0\0x\0") == "remote error: tls: bad certificate"
-    assert handshake_error(-2, (104).to_bytes(4, sys.byteorder) + b"\0") == "read: connection reset by peer"
+    assert handshake_error(20 << 23 | 999, b"\0\0\0\0some reason\0\0") == "tls: some reason"
+    assert handshake_error(20 << 23 | 1042, b"\0\0\0\0x\0\0") == "remote error: tls: bad certificate"
+    assert handshake_error(-2, (104).to_bytes(4, sys.byteorder) + b"\0\0") == "read: connection reset by peer"
 
 
 JETSTREAM = ", jetstream=JetStreamOptions(enabled=True, store_dir=sys.argv[1])"

@@ -6,6 +6,7 @@ from libc.stdlib cimport free
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.accounts.subscriptions cimport sub_account
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.subjects.sublist cimport SUB_SHADOW, MatchResult, Sublist, Subscription, sub_row
@@ -121,4 +122,4 @@ cdef list rows_of(Sublist sl, bytes subject, bint all_shadows):
 cdef tuple row(const Subscription *s):
     if s.client == NULL:
         return (*sub_row(s), 0, None)
-    return (*sub_row(s), (<Subscriber> s.client).cid, <Account> (<Subscriber> s.client).account)
+    return (*sub_row(s), (<Subscriber> s.client).cid, <Account> sub_account(s))

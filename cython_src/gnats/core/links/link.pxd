@@ -46,8 +46,9 @@ cdef void link_free(Link *link) noexcept nogil
 cdef void link_begin(Link *link) noexcept nogil
 # Follow none any more.
 cdef void link_end(Link *link) noexcept nogil
-# Queue the lines for all changes that wait (SessionType.announce). When some are lost, close: the peer must begin anew.
-cdef void link_announce(Subscriber owner, Link *link) noexcept nogil
+# Queue the lines for changes that wait (SessionType.announce). When some are lost, or `all` are too many, close: the
+# peer must begin anew. Return whether some are left.
+cdef bint link_announce(Subscriber owner, Link *link, bint all) noexcept nogil
 
 
 cdef inline bint link_waits(const Link *link) noexcept nogil:

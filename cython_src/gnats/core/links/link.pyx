@@ -25,6 +25,9 @@ from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.atomics cimport load8, store8, store8_release
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
+cdef enum:
+    SLICE = 1024      # changes to take before looking at what is queued
+
 
 cdef void link_init(
     Link *link, Subscriber owner, AccountRegistry registry, size_t limit,
@@ -62,27 +65,38 @@ cdef void link_end(Link *link) noexcept nogil:
         free(follower)
 
 
-cdef void link_announce(Subscriber owner, Link *link) noexcept nogil:
-    cdef InterestChange *change
-    cdef InterestChange *following
+cdef bint link_announce(Subscriber owner, Link *link, bint all) noexcept nogil:
     cdef bint incomplete = False, written = True
     if load8(&owner.closing):
-        return
+        return False
     if load8(&link.lost):
         owner.close_soon(WRITE_ERROR)
-        return
-    if not link_waits(link):
-        return
-    change = interest_queue_take(&link.queue, <uint32_t> -1, &incomplete)
+        return False
+    while written and not incomplete and link_waits(link):
+        if not all and owner.out.bytes > owner.gate:
+            return True
+        written = write_all(
+            owner, interest_queue_take(&link.queue, <uint32_t> -1 if all else SLICE, &incomplete), link.write)
+    if not written:
+        owner.close_soon(WRITE_ERROR)
+    elif incomplete or owner.out.bytes > owner.max_pending:
+        owner.close_soon(SLOW_CONSUMER_PENDING_BYTES)
+    return False
+
+
+cdef bint write_all(
+    Subscriber owner, InterestChange *change,
+    bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil
+) noexcept nogil:
+    """Write a chain of changes, and free it. False: no memory, and some are not written."""
+    cdef InterestChange *following
+    cdef bint written = True
     while change != NULL:
         following = change.later
-        written = written and link.write(owner, change)
+        written = written and write(owner, change)
         free(change)
         change = following
-    if incomplete:
-        owner.close_soon(SLOW_CONSUMER_PENDING_BYTES)
-    elif not written:
-        owner.close_soon(WRITE_ERROR)
+    return written
 
 
 cdef void no_wake(void *owner) noexcept nogil:
@@ -96,8 +110,6 @@ cdef bint link_walk(
     cdef InterestQueue all
     cdef FollowedAccount sink
     cdef Follower *follower
-    cdef InterestChange *change
-    cdef InterestChange *following
     cdef bint incomplete = False, written = True
     interest_queue_init(&all, link.queue.wanted, link.queue.limit, no_wake, NULL)
     pthread_mutex_lock(&(<AccountRegistry> link.registry).lock)
@@ -105,13 +117,8 @@ cdef bint link_walk(
     while follower != NULL and written and not incomplete:
         interest_queue_follow(
             &all, &sink, (<Account> follower.followed.account).sublist, follower.followed.account)
-        change = interest_queue_take(&all, <uint32_t> -1, &incomplete)
+        written = write_all(owner, interest_queue_take(&all, <uint32_t> -1, &incomplete), write)
         interest_queue_leave(&sink, (<Account> follower.followed.account).sublist)
-        while change != NULL:
-            following = change.later
-            written = written and write(owner, change)
-            free(change)
-            change = following
         follower = follower.next
     pthread_mutex_unlock(&(<AccountRegistry> link.registry).lock)
     interest_queue_free(&all)
@@ -125,9 +132,11 @@ cdef void link_account_changed(Subscriber owner, Link *link, const Slice *name) 
     account = find_account(link, name)
     if account != NULL:
         carried = link.carries(owner, <Account> account)
-        stop_following(link, <Account> account)
-        if carried:
-            came(&link.sink, <Account> account)
+        if carried != follows(link, account):
+            if carried:
+                came(&link.sink, <Account> account)
+            else:
+                stop_following(link, <Account> account)
     pthread_mutex_unlock(&(<AccountRegistry> link.registry).lock)
     if not carried:
         remove_subs_in(owner, link, account)
@@ -185,6 +194,14 @@ cdef void came(AccountSink *sink, Account account) noexcept nogil:
     follower.next = link.followers
     link.followers = follower
     interest_queue_follow(&link.queue, &follower.followed, account.sublist, <void *> account)
+
+
+cdef bint follows(const Link *link, const void *account) noexcept nogil:
+    """The registry's lock is held."""
+    cdef const Follower *follower = link.followers
+    while follower != NULL and follower.followed.account != account:
+        follower = follower.next
+    return follower != NULL
 
 
 cdef void stop_following(Link *link, Account account) noexcept nogil:

@@ -22,8 +22,6 @@ cdef enum RemoteSubOutcome:
 cdef struct RemoteInterest:
     char kind              # 'R', or 'L': on behalf of a leaf node, whose origin comes first
     Slice account          # p is NULL: the line names it
-    const Slice *dropped   # names of accounts whose interest is ignored: the connection carries them no longer
-    size_t ndropped
 
 
 cdef RemoteSubOutcome process_remote_sub(

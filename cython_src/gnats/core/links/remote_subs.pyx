@@ -2,7 +2,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, strlen
+from libc.string cimport strlen
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.guard cimport may_subscribe
@@ -14,7 +14,7 @@ from gnats.core.protocol.words cimport parse_size, split_line
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.core.subjects.subtable cimport subtable_find
-from gnats.includes.atomics cimport load8, unlikely
+from gnats.includes.atomics cimport load8
 from gnats.includes.text cimport put
 
 cdef enum:
@@ -95,9 +95,7 @@ cdef RemoteSubOutcome process_remote_sub(
     if outcome != REMOTE_SUB_OK:
         return outcome
     account = registry.find(sub.account.p, sub.account.n)
-    if unlikely(whose.ndropped != 0) and is_dropped(whose, &sub.account):
-        pass
-    elif account == NULL:
+    if account == NULL:
         log_unknown_account(c, LOG_UNKNOWN_ACCOUNT, &sub.account, &sub.subject)
     elif not may_subscribe(&c.guard, sub.subject.p, sub.subject.n, sub.queue.p, 0):
         c.debugf(LOG_CANNOT_EXPORT, 0, sub.subject.p, sub.subject.n)
@@ -105,14 +103,6 @@ cdef RemoteSubOutcome process_remote_sub(
         outcome = set_interest(c, <Account> account, &sub)
     forget_remote_sub(&sub)
     return outcome
-
-
-cdef bint is_dropped(const RemoteInterest *whose, const Slice *account) noexcept nogil:
-    cdef size_t i
-    for i in range(whose.ndropped):
-        if whose.dropped[i].n == account.n and memcmp(whose.dropped[i].p, account.p, account.n) == 0:
-            return True
-    return False
 
 
 cdef RemoteSubOutcome set_interest(Subscriber c, Account account, const RemoteSub *sub) noexcept nogil:

@@ -5,7 +5,7 @@ carries (`join`); the session then announces interest and takes the peer's.
 """
 cimport cython
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, uint32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.registry cimport AccountRegistry
@@ -44,13 +44,16 @@ cdef class RouteSession(TextSession):
     cdef int32_t pool_index        # -1: there is no pool
     cdef uint32_t pool_size
     cdef Slice account_name        # of the only account that it carries; n is 0: of a pool, or all
-    # Names of the accounts that a pool does not carry. From [first_dropped] on: it has carried them. The owner changes
-    # it under the registry's lock, with which carries() is called.
+    # Names of the accounts that a pool does not carry. The owner changes it under the registry's lock, with which
+    # carries() is called.
     cdef Slice *pinned
-    cdef size_t npinned, pinned_cap, first_dropped
+    cdef size_t npinned, pinned_cap
     cdef CarryChange *changes      # under lock
     cdef size_t nchanges, changes_cap
+    cdef int64_t staged_ping_interval   # under lock, as the next
+    cdef int32_t staged_ping_max
     cdef void *permissions_before  # borrowed Permissions, during a change of them
+    cdef uint8_t changing
 
     cdef void take_requests(self, uint32_t ctl) noexcept nogil
     cdef void switch_to_s2(self) noexcept nogil
@@ -65,6 +68,7 @@ cdef class RouteSession(TextSession):
     cdef void walk(
         self, bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil) noexcept nogil
     cdef void change_accounts(self) noexcept nogil
+    cdef void change_pings(self) noexcept nogil
     cdef bint set_pinned(self, const Slice *name, bint pinned) noexcept nogil
     # -- verbs: the parser calls them --
     cdef int process_inbound_msg(self) noexcept nogil

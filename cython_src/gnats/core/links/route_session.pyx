@@ -1,7 +1,7 @@
 """The session of a route; see route_session.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, strlen
 
@@ -43,11 +43,18 @@ from gnats.core.net.log_records cimport (
     TRACE_IN_PAYLOAD,
     TRACE_OUT,
 )
-from gnats.core.net.outbound cimport outq_append
+from gnats.core.net.outbound cimport outq_put
 from gnats.core.net.pollstate cimport PollerBase, hand_over_first
 from gnats.core.net.s2transport cimport s2_begin, s2_make, s2_set_uncompressed
 from gnats.core.net.transport cimport Transport
-from gnats.core.pings cimport close_stale, pong_received, send_ping, set_first_ping_timer, set_settling_timer
+from gnats.core.pings cimport (
+    close_stale,
+    pong_received,
+    send_ping,
+    set_first_ping_timer,
+    set_ping_limits,
+    set_settling_timer,
+)
 from gnats.core.protocol.answers cimport send_err, send_ok
 from gnats.core.protocol.parser cimport (
     BAD_REMOTE_SUB_ARGS,
@@ -60,7 +67,7 @@ from gnats.core.publishing cimport begin_message
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, route
 from gnats.core.routing.tracing cimport TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
-from gnats.core.runtime.inbox cimport EV_CONNECT, EV_PONG
+from gnats.core.runtime.inbox cimport EV_BEGUN, EV_CONNECT, EV_PONG
 from gnats.core.runtime.kinds cimport ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
@@ -81,6 +88,7 @@ from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
+from gnats.includes.times cimport duration_of
 
 cdef enum:
     CTL_ACCEPTED = TEXT_CTL         # the control plane has accepted a CONNECT
@@ -88,8 +96,9 @@ cdef enum:
     CTL_JOINED = TEXT_CTL << 2      # join()
     CTL_AGAIN = TEXT_CTL << 3       # announce_again()
     CTL_CARRY = TEXT_CTL << 4       # drop_account(), carry()
-    CTL_COMPRESS = TEXT_CTL << 5    # compress()
-    CTL_LEVEL = TEXT_CTL << 6       # set_uncompressed()
+    CTL_PINGS = TEXT_CTL << 5       # set_pings()
+    CTL_COMPRESS = TEXT_CTL << 6    # compress()
+    CTL_LEVEL = TEXT_CTL << 7       # set_uncompressed()
     # Bytes of changes of interest that may wait; a peer that falls behind by more begins anew.
     MOST_INTEREST = 1 << 30
     FEW_BYTES = 512                 # bytes of a line that fit on the stack
@@ -133,6 +142,7 @@ cdef class RouteSession(TextSession):
         if self.session != NULL:   # else __cinit__ failed before it set anything up
             self.started = 0       # it is in no batch
             remove_all_subs(self)
+            link_end(&self.link)
             link_free(&self.link)
         free(self.pinned)
         free(self.changes)
@@ -219,7 +229,7 @@ cdef class RouteSession(TextSession):
         self.pool_size = pool_size
         self.account_name = names[0]
         self.pinned = names
-        self.npinned = self.pinned_cap = self.first_dropped = n
+        self.npinned = self.pinned_cap = n
         self.staged_form = FORM_RHMSG if headers else FORM_RMSG
         self.staged_traces = traces
         self.staged_measured = measure
@@ -231,9 +241,10 @@ cdef class RouteSession(TextSession):
         self.request(CTL_AGAIN, 0)
 
     def drop_account(self, bytes name not None) -> None:
-        """Carry an account no longer, and forget the peer's interest in it; ignore what it tells of it from now on.
+        """Announce an account no longer, and forget the peer's interest in it. Raises MemoryError.
 
-        The peer, which is told so by other means, forgets ours. Raises MemoryError.
+        The peer, which is told so by other means, forgets ours. The account may be dropped already: the peer may have
+        told of it since.
         """
         self.change_account(name, True)
 
@@ -257,9 +268,19 @@ cdef class RouteSession(TextSession):
             raise MemoryError
         self.request(CTL_CARRY, 0)
 
+    def set_pings(self, *, double ping_interval, int ping_max) -> None:
+        """Set the seconds between PINGs, and how many may be unanswered."""
+        pthread_mutex_lock(&self.lock)
+        self.staged_ping_interval = duration_of(ping_interval)
+        self.staged_ping_max = ping_max
+        pthread_mutex_unlock(&self.lock)
+        self.request(CTL_PINGS, 0)
+
     # -- the session ---------------------------------------------------------------------------------------------
 
     cdef void take_requests(self, uint32_t ctl) noexcept nogil:
+        if load8(&self.closing):
+            return   # closing() has undone what would begin here
         if ctl & CTL_ACCEPTED:
             self.input.parser.auth_set = 0
             self.admitted = 1
@@ -282,7 +303,7 @@ cdef class RouteSession(TextSession):
             link_begin(&self.link)
             if link_waits(&self.link):
                 self.debugf(LOG_SENT_INTEREST, 0, NULL, 0)
-            link_announce(self, &self.link)
+            self.interest_waits = link_announce(self, &self.link, False)
             if self.staged_measured:
                 self.measured = 1
                 send_ping(self, &self.pings)
@@ -292,6 +313,8 @@ cdef class RouteSession(TextSession):
             self.change_accounts()
         if ctl & CTL_AGAIN and self.joined:
             self.walk(write_change)
+        if ctl & CTL_PINGS:
+            self.change_pings()
         link_remove_gone(self, &self.link)
 
     cdef void switch_to_s2(self) noexcept nogil:
@@ -331,10 +354,13 @@ cdef class RouteSession(TextSession):
         if not self.joined:
             apply_permissions(self)
             return
-        link_announce(self, &self.link)
+        link_announce(self, &self.link, True)
         self.permissions_before = self.guard.permissions
         apply_permissions(self)
         self.walk(write_difference)
+        self.changing = 1   # what has gone before the walk may still wait
+        link_announce(self, &self.link, True)
+        self.changing = 0
 
     cdef void walk(
         self, bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil
@@ -361,6 +387,19 @@ cdef class RouteSession(TextSession):
                 link_account_changed(self, &self.link, &changes[i].name)
         free(changes)
 
+    cdef void change_pings(self) noexcept nogil:
+        cdef int64_t interval
+        cdef int32_t most
+        pthread_mutex_lock(&self.lock)
+        interval = self.staged_ping_interval
+        most = self.staged_ping_max
+        pthread_mutex_unlock(&self.lock)
+        if self.unsettled:   # the timer is not for PINGs yet
+            self.pings.interval = interval
+            self.pings.max = most
+        elif not load8(&self.closing):
+            set_ping_limits(self, &self.pings, interval, most)
+
     cdef bint set_pinned(self, const Slice *name, bint pinned) noexcept nogil:
         """Add a name to `pinned`, or remove it. False: no memory."""
         cdef bint done = True
@@ -370,13 +409,8 @@ cdef class RouteSession(TextSession):
             if not i or not same(&self.pinned[i], name):
                 i += 1
                 continue
-            if i < self.first_dropped:   # fill the gap with the last of each part
-                self.first_dropped -= 1
-                self.pinned[i] = self.pinned[self.first_dropped]
-                self.pinned[self.first_dropped] = self.pinned[self.npinned - 1]
-            else:
-                self.pinned[i] = self.pinned[self.npinned - 1]
             self.npinned -= 1
+            self.pinned[i] = self.pinned[self.npinned]
         if pinned:
             done = self.npinned < self.pinned_cap or array_grow(
                 &self.pinned, &self.pinned_cap, 4, sizeof(Slice))
@@ -391,9 +425,12 @@ cdef class RouteSession(TextSession):
         cdef Slice subject
         subject.p = <char *> change_subject(change)
         subject.n = change.subject_len
-        if self.guard.permissions != NULL and not may_publish(&self.guard, self.ps, &subject):
-            return True
-        return self.write_interest(change, change.now.local != 0)
+        if self.guard.permissions == NULL or may_publish(&self.guard, self.ps, &subject):
+            return self.write_interest(change, change.now.local != 0)
+        # While permissions change, the end of what the former ones allowed to announce is told, too.
+        if self.changing and not change.now.local and is_announced(self.permissions_before, change):
+            return self.write_interest(change, False)
+        return True
 
     cdef bint write_difference(self, const InterestChange *change) noexcept nogil:
         cdef bint before = is_announced(self.permissions_before, change)
@@ -423,7 +460,7 @@ cdef class RouteSession(TextSession):
             self.trace_line(TRACE_OUT, line, p - line, NULL, 0)
         p = put_text(p, b"\r\n")
         # Not queue_outbound: that puts messages of other pollers first, which the interest must precede.
-        written = outq_append(&self.out, &self.ps.pool, line, p - line) == 0
+        written = outq_put(&self.out, &self.ps.pool, line, p - line)
         self.mark_dirty()
         if line != few:
             free(line)
@@ -452,8 +489,6 @@ cdef class RouteSession(TextSession):
             return go_on(self)   # a client's SUB, which servers do not send
         hand_over_first(self.ps)
         whose.kind = c'L' if op == c'l' else c'R'
-        whose.dropped = self.pinned + self.first_dropped
-        whose.ndropped = self.npinned - self.first_dropped
         whose.account.p = NULL
         if self.one_account:
             whose.account = self.account_name
@@ -573,6 +608,7 @@ cdef bint write_difference(Subscriber owner, const InterestChange *change) noexc
 # -- the session's functions: the connection calls them ----------------------------------------------------------------
 
 cdef void begin(Connection c) noexcept nogil:
+    c.inbox.post_data(EV_BEGUN, <void *> c, &c.source, 0, 0, NULL, 0)
     start_auth_timer(<RouteSession> c)
     if (<RouteSession> c).unsettled:
         set_settling_timer(<RouteSession> c, &(<RouteSession> c).pings)
@@ -598,8 +634,8 @@ cdef void send_denied(
     pass
 
 
-cdef void announce(Connection c) noexcept nogil:
-    link_announce(<RouteSession> c, &(<RouteSession> c).link)
+cdef bint announce(Connection c, bint all) noexcept nogil:
+    return link_announce(<RouteSession> c, &(<RouteSession> c).link, all)
 
 
 cdef bint closing(Connection c) noexcept nogil:

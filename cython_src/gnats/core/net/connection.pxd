@@ -93,10 +93,11 @@ cdef struct SessionType:
     bint (*closing)(Connection c) noexcept nogil
     # Remove some of the subscriptions, after a batch of the poller. False: none is left.
     bint (*leave)(Connection c) noexcept nogil
-    # NULL, or of a link: queue all changes of interest that wait for the peer. A message must not leave before the
-    # interest of those who may have caused it, so this is called before what other pollers have queued joins `out`, and
-    # before a message of this poller does.
-    void (*announce)(Connection c) noexcept nogil
+    # NULL, or of a link: queue the changes of interest that wait for the peer. A message must not leave before the
+    # interest of those who may have caused it, so this is called for `all` of them before what other pollers have
+    # queued joins `out`, and before a message of this poller does. Otherwise it stops above the gate: return whether
+    # some are left.
+    bint (*announce)(Connection c, bint all) noexcept nogil
     # -- answers: queue one for the peer, or nothing where the protocol has none --
     # The peer's message is accepted. Called only for a verbose peer (Subscriber.verbose).
     void (*send_ok)(Connection c) noexcept nogil
@@ -137,6 +138,7 @@ cdef class Connection(ConnectionBase):
     cdef int64_t write_deadline   # ns
     cdef uint8_t retries          # a peer that misses it is kept if it has read at all since it was set
     cdef uint8_t slow             # it has missed one, and has not caught up since
+    cdef uint8_t interest_waits   # changes of interest are left, until there is room for them
     cdef uint8_t dirty, want_write   # in ps.dirty; the socket is full, wait for EPOLLOUT
     cdef uint64_t remote_seen     # ps.epoch when a delivery looked at `remote` last
     cdef uint8_t gated            # over the gate; atomic, any publisher's poller sets it, the owner clears it
@@ -215,9 +217,10 @@ cdef class Connection(ConnectionBase):
     cdef void begin(self) noexcept nogil           # watch the socket, and begin the transport or the session
     cdef void begin_session(self) noexcept nogil   # unless it is closing
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil
+    # Queue a line of a link that has nothing to do with messages: ahead of them, if many wait.
+    cdef void queue_control(self, const char *text) noexcept nogil
     cdef void mark_dirty(self) noexcept nogil      # have the end of the batch flush it
     cdef void merge_remote(self, OutQueue *taken) noexcept nogil
-    cdef void queue_taken(self, OutQueue *taken) noexcept nogil
     cdef void take_remote(self) noexcept nogil
     cdef void outbound_over(self, Connection producer) noexcept nogil
     cdef void report_slow_consumer(self) noexcept nogil

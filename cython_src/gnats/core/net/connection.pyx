@@ -27,6 +27,7 @@ from gnats.core.net.outbound cimport (
     outq_free,
     outq_mark,
     outq_merge,
+    outq_overtake,
     outq_rollback,
 )
 from gnats.core.net.pollstate cimport PollerBase, PollState, hand_over_first, poller_bit
@@ -83,6 +84,7 @@ from gnats.includes.times cimport duration_of, time_after, time_before
 cdef enum:
     FLUSH_OVER = 256 * 1024        # bytes; flush in place beyond this: memory stays hot, and consumers begin to read
     MORE_AFTER = 16 * 1024         # bytes; a read of this many is part of a stream, and more will come
+    OVERTAKE_FROM = 64 * 1024      # bytes; a PONG that waits behind fewer is not late
     DRAIN_READS = 16               # reads that empty a socket before it is closed
 
 cdef int64_t STALL_MIN = 2000000     # ns; a producer pauses so long for each message to a consumer over its gate,
@@ -233,7 +235,8 @@ cdef class Connection(ConnectionBase):
         self.merge_remote(&taken)
         unlock_remote(self)
         if self.session.announce != NULL:
-            self.queue_taken(&taken)
+            self.interest_waits = self.session.announce(self, taken.bytes != 0)
+            outq_merge(&self.out, &taken, &self.ps.pool)
         self.session.on_control(self, ctl)
         if load8(&self.closing):
             if not self.draining:
@@ -441,11 +444,6 @@ cdef class Connection(ConnectionBase):
         else:
             outq_merge(&self.out, &self.remote, &self.ps.pool)
 
-    cdef void queue_taken(self, OutQueue *taken) noexcept nogil:
-        """Append what merge_remote() has taken to `out`, behind the interest that came before it."""
-        self.session.announce(self)
-        outq_merge(&self.out, taken, &self.ps.pool)
-
     cdef void take_remote(self) noexcept nogil:
         """Append what other threads have queued to `out`, ahead of what the owner queues next.
 
@@ -457,7 +455,8 @@ cdef class Connection(ConnectionBase):
         self.merge_remote(&taken)
         unlock_remote(self)
         if unlikely(self.session.announce != NULL):
-            self.queue_taken(&taken)
+            self.session.announce(self, True)
+            outq_merge(&self.out, &taken, &self.ps.pool)   # behind the interest that came before it
 
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil:
         """Queue protocol bytes for the peer; the end of the batch flushes them."""
@@ -466,6 +465,17 @@ cdef class Connection(ConnectionBase):
         if load8_acquire(&self.has_remote):
             self.take_remote()
         if outq_append(&self.out, &self.ps.pool, p, n) < 0:
+            self.out_of_memory(WRITE_ERROR)
+            return
+        self.mark_dirty()
+        if self.out.bytes > self.flush_over:
+            self.outbound_over(self)
+
+    cdef void queue_control(self, const char *text) noexcept nogil:
+        if self.out.bytes < OVERTAKE_FROM or load8(&self.closing) or self.fd < 0:
+            self.queue_outbound(text, strlen(text))
+            return
+        if outq_overtake(&self.out, &self.ps.pool, text, strlen(text)) < 0:
             self.out_of_memory(WRITE_ERROR)
             return
         self.mark_dirty()
@@ -489,6 +499,9 @@ cdef class Connection(ConnectionBase):
         self.sent += n
         left = self.unsent()
         store64(&self.backlog, left)
+        if unlikely(self.interest_waits) and left <= self.gate:
+            self.interest_waits = 0
+            self.signal_owner()   # on_signal goes on with it
         if left == 0:
             if self.want_write:
                 self.want_write = 0

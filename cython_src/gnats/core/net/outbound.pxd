@@ -7,7 +7,7 @@ A chunk holds its bytes, or refers to bytes of a block that queues share (core.n
 that it refers to as its own. The thread that puts such a chunk back, or frees it, drops its reference.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from gnats.core.net.shared cimport Shared
 
@@ -24,7 +24,9 @@ cdef struct Chunk:
     uint32_t cap     # bytes that fit; of a reference, all that it refers to
     uint32_t len     # bytes written
     uint32_t sent    # bytes of those that are sent
-    uint32_t cls     # size class
+    uint16_t cls     # size class
+    uint8_t begins   # its first byte begins a line or a message
+    uint8_t overtook   # it has lines that outq_overtake() has put ahead, and nothing else
     ChunkPool *home  # the pool it belongs to, NULL for malloc
     char data[1]     # the bytes, or a Reference
 
@@ -60,6 +62,11 @@ cdef char *outq_reserve_slow(OutQueue *q, ChunkPool *pool, size_t n) noexcept no
 # Append bytes, over several chunks if need be; -1 when out of memory, with part of them queued. Chunks come from malloc
 # when `pool` is NULL, for the control plane.
 cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil
+# Append a line, all of it or nothing: False without memory.
+cdef bint outq_put(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil
+# Put a short line ahead of what is queued, at the first place that is known to be between two lines or messages: not
+# before what the socket may have taken a part of. -1 when out of memory.
+cdef int outq_overtake(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil
 # Append n bytes (not 0) at p, which lie in the block, without a copy: the queue takes a reference. -1 when out of
 # memory, with nothing queued.
 cdef int outq_refer(OutQueue *q, ChunkPool *pool, Shared *block, const char *p, uint32_t n) noexcept nogil

@@ -1,7 +1,7 @@
 """Pooled chunks and outbound queues; see outbound.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint16_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
@@ -72,10 +72,11 @@ cdef Chunk *chunk_new(ChunkPool *pool, uint32_t cls) noexcept nogil:
         if c == NULL:
             return NULL
         c.cap = <uint32_t> holds(cls)   # outq_refer sets a reference's anew
-        c.cls = cls
+        c.cls = <uint16_t> cls
         c.home = pool
     c.next = NULL
     c.len = c.sent = 0
+    c.begins = c.overtook = 0
     return c
 
 
@@ -142,6 +143,7 @@ cdef char *outq_reserve_slow(OutQueue *q, ChunkPool *pool, size_t n) noexcept no
     if c == NULL:
         return NULL
     add_chunk(q, c)
+    c.begins = 1   # a whole line or message follows
     return c.data
 
 
@@ -155,11 +157,14 @@ cdef inline void add_chunk(OutQueue *q, Chunk *c) noexcept nogil:
 
 cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil:
     cdef size_t room
+    cdef bint empty = q.tail == NULL
     while n:
         room = q.tail.cap - q.tail.len if q.tail != NULL else 0
         if room == 0:
             if outq_reserve_slow(q, pool, min(n, largest())) == NULL:
                 return -1
+            q.tail.begins = empty   # these bytes may go on with a message
+            empty = False
             room = q.tail.cap - q.tail.len
         if room > n:
             room = n
@@ -167,6 +172,41 @@ cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noex
         outq_commit(q, room)
         p += room
         n -= room
+    return 0
+
+
+cdef bint outq_put(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil:
+    cdef char *room = outq_reserve(q, pool, n)
+    cdef OutMark mark
+    if room != NULL:
+        memcpy(room, p, n)
+        outq_commit(q, n)
+        return True
+    mark = outq_mark(q)
+    if outq_append(q, pool, p, n) == 0:
+        return True
+    outq_rollback(q, pool, &mark)
+    return False
+
+
+cdef int outq_overtake(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil:
+    cdef Chunk *before = q.head
+    cdef Chunk *c
+    while before != NULL and before.next != NULL and not before.next.begins:
+        before = before.next
+    if before == NULL or before.next == NULL:
+        return outq_append(q, pool, p, n)
+    c = before.next
+    if not c.overtook or c.cap - c.len < n:
+        c = chunk_new(pool, 0)
+        if c == NULL:
+            return -1
+        c.begins = c.overtook = 1
+        c.next = before.next
+        before.next = c
+    memcpy(c.data + c.len, p, n)
+    c.len += <uint32_t> n
+    q.bytes += n
     return 0
 
 
@@ -364,6 +404,11 @@ cdef class Queue:
         """Append, with chunks from the pool or, as the control plane does, without one."""
         cdef ChunkPool *pool = &self.pool if pooled else NULL
         if outq_append(&self.q, pool, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)) < 0:
+            raise MemoryError
+
+    def overtake(self, bytes data not None) -> None:
+        """Put a short line ahead of what is queued."""
+        if outq_overtake(&self.q, &self.pool, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)) < 0:
             raise MemoryError
 
     def put(self, bytes data not None) -> bool:

@@ -99,7 +99,8 @@ cdef inline bint may_wait(Subscriber c, const Message *m, const Subscription *s,
     """
     return (
         (s == NULL or (s.queue_len == 0 and loadi64(<int64_t *> &s.max) <= 0))
-        and m.reply.p == NULL and (<Connection> m.origin).kind != JETSTREAM and frame_size(f) < KEEP_BELOW
+        and m.reply.p == NULL and m.trace == NULL and (<Connection> m.origin).kind != JETSTREAM
+        and frame_size(f) < KEEP_BELOW
         and not load8(&c.closing) and not load8(&c.gated)
     )
 

@@ -77,6 +77,7 @@ from gnats.includes.text cimport put
 
 cdef enum:
     FEW_LAST = 16      # native subscribers that fit on the stack
+    NAMES_COMPARED = 8   # names of queue groups for a unit of a turn
     NATIVE_COST = 16   # units of a turn that one of them takes
     FEW_BYTES = 256    # bytes of a result with subscribers so few that their cost does not count
 
@@ -145,6 +146,8 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
         bump64(&m.ps.out_bytes, delivered * m.n)
     if unlikely(r.nbytes > FEW_BYTES):
         turn_spend(&m.ps.turn, r.nbytes // sizeof(Subscription *))
+    if unlikely(m.remote != NULL) and m.remote.nqueues:
+        turn_spend(&m.ps.turn, <uint64_t> m.remote.nqueues * r.nqgroups // NAMES_COMPARED)
     if unlikely(last.n != 0):
         turn_spend(&m.ps.turn, last.n * NATIVE_COST)
         # Last, since these functions may publish: that may replace the match result and the poller's scratch memory.

@@ -348,6 +348,7 @@ cdef void process_service_import_response(Account account, const Message *m) noe
     cdef bint delivered = False, ready = True
     cdef char *noted = NULL
     cdef Expected *e = account.find_response(m.subject.p, m.subject.n)
+    response.remote = NULL   # it is this server's own: for any subscriber, also at other servers
     if e == NULL:
         if is_expected(account, &m.subject):
             (<Subscriber> m.origin).out_of_memory(WRITE_ERROR)   # one response of several could not be looked up

@@ -142,7 +142,7 @@ cdef bint send_to(
     else:
         frame_address(frame, part, put_part(part, t, target, m) - part)
         if link.ps == m.ps:
-            link.session.announce(link)
+            link.session.announce(link, True)
             delivered = deliver_local(link, m, frame) == EGRESS_OK
         else:
             delivered = deliver_remote(link, m, NULL, frame) == EGRESS_OK

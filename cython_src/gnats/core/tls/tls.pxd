@@ -29,8 +29,8 @@ cdef class TLSContext(TLSBase):
     cdef Certificates certificates
     cdef char *pinned             # SHA-256 digests of public keys, 32 bytes each
     cdef size_t npinned
-    cdef bint has_pinned          # a client's key must be one of these
-    cdef readonly bint verify     # clients must show a certificate
+    cdef bint has_pinned          # a peer's key must be one of these
+    cdef readonly bint verify     # peers must show a certificate
     # connection_rate_limit: handshakes a second, in this second, refused; end of the second in monotonic ns
     cdef pthread_mutex_t lock
     cdef int64_t limit, count, blocked, window_end

@@ -7,6 +7,7 @@ from libc.string cimport memcmp, memcpy, strcmp, strdup, strncpy
 
 from gnats.core.net.outbound cimport OutQueue, chunk_bytes, outq_append, outq_drop, outq_take
 from gnats.core.runtime.clock cimport monotonic_ns
+from gnats.core.tls.hostname cimport is_address, is_for_host
 from gnats.core.tls.tlsstate cimport (
     TLS_CLOSED,
     TLS_ERROR,
@@ -48,13 +49,19 @@ from gnats.includes.openssl cimport (
     SSL_R_WRONG_VERSION_NUMBER,
     SSL_SESS_CACHE_OFF,
     SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+    SSL_VERIFY_NONE,
     SSL_VERIFY_PEER,
     X509,
     X509_CHECK_FLAG_NEVER_CHECK_SUBJECT,
     X509_STORE,
     X509_STORE_CTX,
+    X509_V_ERR_CERT_HAS_EXPIRED,
+    X509_V_ERR_CERT_NOT_YET_VALID,
+    X509_V_ERR_CERT_REJECTED,
     X509_V_ERR_CERT_SIGNATURE_FAILURE,
+    X509_V_ERR_HOSTNAME_MISMATCH,
     X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
+    X509_V_ERR_UNSPECIFIED,
     X509_V_FLAG_PARTIAL_CHAIN,
     X509_V_OK,
     ASN1_TIME_to_tm,
@@ -95,6 +102,7 @@ from gnats.includes.openssl cimport (
     SSL_CTX_new,
     SSL_CTX_set1_groups_list,
     SSL_CTX_set_cert_cb,
+    SSL_CTX_set_cert_verify_callback,
     SSL_CTX_set_cipher_list,
     SSL_CTX_set_ciphersuites,
     SSL_CTX_set_client_CA_list,
@@ -117,7 +125,9 @@ from gnats.includes.openssl cimport (
     SSL_get_ex_data_X509_STORE_CTX_idx,
     SSL_get_peer_cert_chain,
     SSL_get_servername,
+    SSL_get_verify_mode,
     SSL_get_verify_result,
+    SSL_is_server,
     SSL_new,
     SSL_has_pending,
     SSL_pending,
@@ -126,28 +136,36 @@ from gnats.includes.openssl cimport (
     SSL_set_accept_state,
     SSL_set_app_data,
     SSL_set_bio,
+    SSL_set_connect_state,
+    SSL_set_tlsext_host_name,
+    SSL_set_verify,
     SSL_shutdown,
     SSL_use_cert_and_key,
     SSL_version,
     SSL_write,
+    TLS_method,
     TLS_server_method,
     TLSEXT_NAMETYPE_host_name,
     X509_check_host,
     X509_check_private_key,
+    X509_cmp_current_time,
     X509_free,
     X509_get0_notAfter,
+    X509_get0_notBefore,
     X509_get_subject_name,
     X509_get_X509_PUBKEY,
     X509_NAME_dup,
     X509_NAME_stack,
     X509_stack,
     X509_STORE_add_cert,
+    X509_STORE_CTX_get0_cert,
     X509_STORE_CTX_get0_untrusted,
     X509_STORE_CTX_get_error,
     X509_STORE_CTX_get_ex_data,
     X509_STORE_CTX_set_error,
     X509_STORE_set_flags,
     X509_up_ref,
+    X509_verify_cert,
     i2d_X509,
     i2d_X509_PUBKEY,
     sk_SSL_CIPHER_num,
@@ -249,21 +267,39 @@ cdef void keep_certificates(Tls *t, const X509_stack *chain) noexcept nogil:
         keep_certificate(t, sk_X509_value(chain, i))
 
 
-cdef int note_refusal(int good, X509_STORE_CTX *store) noexcept nogil:
-    """Keep a certificate that was not accepted, and why: OpenSSL forgets both after the handshake."""
-    cdef SSL *ssl
-    cdef Tls *t
-    if not good:
+cdef int verify_peer(X509_STORE_CTX *store, void *arg) noexcept nogil:
+    """Verify the peer's certificates in Go's order: the dates of its own, the host that was dialled, the others.
+
+    Keep those that are refused, and why: OpenSSL forgets both after the handshake.
+    """
+    cdef SSL *ssl = <SSL *> X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx())
+    cdef Tls *t = <Tls *> SSL_get_app_data(ssl)
+    cdef X509 *cert = X509_STORE_CTX_get0_cert(store)
+    cdef int error
+    if SSL_get_verify_mode(ssl) == SSL_VERIFY_NONE:
+        return 1
+    if X509_cmp_current_time(X509_get0_notBefore(cert)) >= 0:
+        error = X509_V_ERR_CERT_NOT_YET_VALID
+    elif X509_cmp_current_time(X509_get0_notAfter(cert)) <= 0:
+        error = X509_V_ERR_CERT_HAS_EXPIRED
+    elif t.host != NULL and not is_for_host(cert, t.host):
+        error = X509_V_ERR_HOSTNAME_MISMATCH
+        t.wrong_host = 1
+    elif X509_verify_cert(store) == 1:
+        return 1
+    else:
+        error = X509_STORE_CTX_get_error(store)
+    ERR_clear_error()   # drop what OpenSSL noted on the way: the handshake adds that verification has failed
+    if error == X509_V_OK:
+        error = X509_V_ERR_UNSPECIFIED
+    elif error == X509_V_ERR_CERT_SIGNATURE_FAILURE:
         # An authority with only the name of a trusted one counts as unknown, as in Go.
-        if X509_STORE_CTX_get_error(store) == X509_V_ERR_CERT_SIGNATURE_FAILURE:
-            X509_STORE_CTX_set_error(store, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY)
-        ERR_clear_error()   # drop what OpenSSL noted on the way: the handshake adds that verification has failed
-        ssl = <SSL *> X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx())
-        t = <Tls *> SSL_get_app_data(ssl)
-        if t.chain == NULL:
-            t.verify_error = X509_STORE_CTX_get_error(store)
-            keep_certificates(t, X509_STORE_CTX_get0_untrusted(store))
-    return good
+        error = X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY
+    t.verify_error = error
+    keep_certificates(t, X509_STORE_CTX_get0_untrusted(store))
+    # Go tells a server no more than that its certificate is bad.
+    X509_STORE_CTX_set_error(store, error if t.host == NULL else X509_V_ERR_CERT_REJECTED)
+    return 0
 
 
 cdef int no_password(char *buf, int size, int writing, void *data) noexcept nogil:
@@ -284,9 +320,13 @@ cdef bint offers_cipher_for(SSL *ssl, EVP_PKEY *key) noexcept nogil:
 
 
 cdef int choose_certificate(SSL *ssl, void *arg) noexcept nogil:
-    """Choose the first certificate that has the name asked for and that the client supports, else the first one."""
+    """Choose the first certificate that the peer supports and, for a client, that has the name asked for.
+
+    When there is none, choose the first one.
+    """
     cdef Certificates *all = <Certificates *> arg
-    cdef const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name)
+    cdef bint serving = SSL_is_server(ssl)
+    cdef const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name) if serving else NULL
     cdef Certificate *c
     cdef Certificate *chosen = &all.items[0]
     cdef int i
@@ -294,9 +334,10 @@ cdef int choose_certificate(SSL *ssl, void *arg) noexcept nogil:
         c = &all.items[i]
         if name != NULL and X509_check_host(c.cert, name, 0, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT, NULL) != 1:
             continue
-        if SSL_check_chain(ssl, c.cert, c.key, c.chain) & CERT_PKEY_VALID and offers_cipher_for(ssl, c.key):
-            chosen = c
-            break
+        if SSL_check_chain(ssl, c.cert, c.key, c.chain) & CERT_PKEY_VALID:
+            if not serving or offers_cipher_for(ssl, c.key):
+                chosen = c
+                break
     ERR_clear_error()
     SSL_certs_clear(ssl)
     return SSL_use_cert_and_key(ssl, chosen.cert, chosen.key, chosen.chain, 1)
@@ -340,10 +381,10 @@ cdef X509_stack *read_certificates(bytes pem) except NULL:
 
 
 cdef class TLSContext(TLSBase):
-    """Certificates and rules for handshakes with clients.
+    """Certificates and rules for handshakes, with clients and with servers that are dialled.
 
     `min_version` is 0x0303 or 0x0304. `ciphers` and `groups` are lists in OpenSSL's form; `ciphers` is for TLS 1.2, and
-    empty disables TLS 1.2. `pinned`, unless None, has the SHA-256 digests (bytes) of the client keys that are accepted.
+    empty disables TLS 1.2. `pinned`, unless None, has the SHA-256 digests (bytes) of the peers' keys that are accepted.
     `rate_limit` is in handshakes a second, 0 for no limit.
 
     Session tickets are never issued: a resumed session would bypass a CA or a pinned key that a reload has removed.
@@ -358,7 +399,7 @@ cdef class TLSContext(TLSBase):
         pthread_mutex_init(&self.lock, NULL)
         self.limit = rate_limit
         ERR_clear_error()
-        self.ctx = SSL_CTX_new(TLS_server_method())
+        self.ctx = SSL_CTX_new(TLS_method())
         if self.ctx == NULL:
             raise MemoryError
         SSL_CTX_set_security_level(self.ctx, SECURITY_LEVEL)
@@ -442,10 +483,10 @@ cdef class TLSContext(TLSBase):
         if self.certificates.n == 2:
             SSL_CTX_set_cert_cb(self.ctx, choose_certificate, &self.certificates)
 
-    def require_client_certificates(self, bytes ca_pem) -> None:
-        """Require a certificate from clients, issued by one of these authorities; None: one of the system's.
+    def verify_peers(self, bytes ca_pem) -> None:
+        """Require a certificate from each peer, issued by one of these authorities; None: one of the system's.
 
-        Raises TLSError.
+        The certificate of a server that is dialled must be one for its host, too. Raises TLSError.
         """
         cdef X509_STORE *store = SSL_CTX_get_cert_store(self.ctx)
         cdef X509_stack *found
@@ -461,9 +502,10 @@ cdef class TLSContext(TLSBase):
                 sk_X509_NAME_push(names, X509_NAME_dup(X509_get_subject_name(sk_X509_value(found, i))))
             sk_X509_pop_free(found, X509_free)
             SSL_CTX_set_client_CA_list(self.ctx, names)
-        # As in Go, every certificate in the pool is trusted, even an intermediate or the client's own.
+        # As in Go, every certificate in the pool is trusted, even an intermediate or the peer's own.
         X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN)
-        SSL_CTX_set_verify(self.ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, note_refusal)
+        SSL_CTX_set_verify(self.ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL)
+        SSL_CTX_set_cert_verify_callback(self.ctx, verify_peer, NULL)
         self.verify = True
 
     def not_after(self) -> tuple | None:
@@ -515,9 +557,14 @@ cdef class TLSContext(TLSBase):
         BIO_set_init(bio, 1)
         SSL_set_bio(ssl, bio, bio)
         SSL_set_app_data(ssl, <void *> t)
-        SSL_set_accept_state(ssl)
         t.ssl = <void *> ssl
-        return True
+        if t.host == NULL:
+            SSL_set_accept_state(ssl)
+            return True
+        SSL_set_connect_state(ssl)
+        if t.insecure:
+            SSL_set_verify(ssl, SSL_VERIFY_NONE, NULL)
+        return is_address(t.host) or SSL_set_tlsext_host_name(ssl, t.host) == 1
 
     cdef int handshake(self, Tls *t) noexcept nogil:
         cdef SSL *ssl = <SSL *> t.ssl
@@ -534,7 +581,7 @@ cdef class TLSContext(TLSBase):
         return TLS_ERROR
 
     cdef int settle(self, Tls *t) noexcept nogil:
-        """Keep the results of the handshake, and check the client's key. Return 1, or TLS_ERROR."""
+        """Keep the results of the handshake, and check the peer's key. Return 1, or TLS_ERROR."""
         cdef SSL *ssl = <SSL *> t.ssl
         cdef X509 *peer = SSL_get0_peer_certificate(ssl)
         cdef const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name)
@@ -544,7 +591,8 @@ cdef class TLSContext(TLSBase):
             t.server_name = strdup(name)
         if peer != NULL:
             t.verified = SSL_get_verify_result(ssl) == X509_V_OK
-            keep_certificate(t, peer)
+            if t.host == NULL:
+                keep_certificate(t, peer)   # OpenSSL's chain has it only when it is a server's
             keep_certificates(t, SSL_get_peer_cert_chain(ssl))
             if t.chain == NULL:
                 t.error_code = TLS_NO_MEMORY
@@ -556,7 +604,7 @@ cdef class TLSContext(TLSBase):
         return 1
 
     cdef bint is_pinned(self, Tls *t) noexcept nogil:
-        """Return whether the client's key is one of `pinned`; its digest, if it has one, is left in error_text."""
+        """Return whether the peer's key is one of `pinned`; its digest, if it has one, is left in error_text."""
         cdef X509 *peer = SSL_get0_peer_certificate(<SSL *> t.ssl)
         cdef unsigned char *der = NULL
         cdef unsigned char[DIGEST] digest

@@ -39,7 +39,9 @@ cdef struct Tls:
     uint8_t phase
     uint8_t first        # the handshake comes before the greeting
     uint8_t mixed        # the client may go on without TLS
+    uint8_t insecure     # of a server that is dialled: do not verify its certificate
     uint8_t eof          # the end of the stream has been read, behind bytes to be parsed first
+    char *host           # the host that was dialled; NULL: the peer has dialled
     double timeout       # seconds for the handshake
     double fallback      # seconds to wait for a hello before the greeting goes in clear; 0: the handshake comes first
     OutQueue wire        # bytes to send: records, or the greeting in clear
@@ -52,15 +54,16 @@ cdef struct Tls:
     # why the handshake failed
     long error_code
     int verify_error     # X509_V_ERR, or for TLS_SYSCALL an errno
+    uint8_t wrong_host   # the peer's certificate is not one for `host`
     uint8_t probe        # the peer does not speak TLS at all
     char[TLS_ERROR_TEXT] error_text
     # results of the handshake
     uint8_t ready        # the fields below are valid; atomic
-    uint8_t verified     # the client showed a certificate as required, and it is good
+    uint8_t verified     # the peer showed a certificate as required, and it is good
     uint32_t version     # 0x0303, 0x0304
     const char *cipher   # IANA's name of the suite
     char *server_name    # name in the client's hello, or NULL
-    char *chain          # the client's certificates: for each its length (4 bytes, native order) and DER
+    char *chain          # the peer's certificates: for each its length (4 bytes, native order) and DER
     size_t chain_len
 
 

@@ -28,6 +28,7 @@ from gnats.core.net.log_records cimport (
 from gnats.core.net.outbound cimport OutQueue, outq_append, outq_chunks, outq_clear, outq_free, outq_merge
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.net.transport cimport Transport, TransportType, transport_push, transport_remove
+from gnats.core.runtime.kinds cimport GATEWAY, ROUTER
 from gnats.core.runtime.timers cimport Timer, timer_clear
 from gnats.core.tls.tlsstate cimport (
     TLS_CLOSED,
@@ -45,6 +46,7 @@ from gnats.core.tls.tlsstate cimport (
 )
 from gnats.includes.atomics cimport load8, load8_acquire
 from gnats.includes.linux cimport EAGAIN, EINTR, EIO, MSG_DONTWAIT, MSG_PEEK, errno, recv, ssize_t, stopwatch_ns
+from gnats.includes.text cimport put
 from gnats.includes.times cimport duration_of
 
 cdef enum:
@@ -75,25 +77,32 @@ def add_tls(
     Connection c not None,
     TLSBase context not None,
     *,
-    bytes clear_greeting not None,
+    bytes clear_greeting not None=b"",
     bytes secure_greeting not None=b"",
     bint mixed=False,
     double fallback=0.0,
+    bytes host not None=b"",
+    bint insecure=False,
     double timeout=2.0,
 ) -> None:
     """Put TLS before a connection that is not started. Once it is, it sends a greeting (INFO; empty for a protocol
     without one), does the handshake within `timeout` seconds, and then begins its session. Without memory the
     connection closes when it is started.
 
+    With `host`, a name or an address, do the side of the handshake that dials, and send no greeting: that host's
+    certificate is verified, unless `insecure`.
+
     Without `secure_greeting`: send `clear_greeting` at once, then do the handshake; with `mixed`, only if the client's
     first byte begins one. With `secure_greeting`: do the handshake, then send it; but when `fallback` is not 0 and no
     byte has come after so many seconds, go on as without `secure_greeting`.
     """
     cdef Tls *t = <Tls *> calloc(1, sizeof(Tls))
+    cdef size_t host_n
     if (
         t == NULL
         or not copied(secure_greeting, &t.secure_greeting, &t.secure_n)
         or not copied(clear_greeting, &t.clear_greeting, &t.clear_n)
+        or not copied(host + b"\0" if host else b"", &t.host, &host_n)
     ):
         if t != NULL:
             free_tls(&t.base)
@@ -102,6 +111,7 @@ def add_tls(
     t.context = <void *> context
     t.first = t.secure_greeting != NULL
     t.mixed = mixed
+    t.insecure = insecure
     t.fallback = fallback
     t.timeout = timeout
     t.timer.owner = <void *> c
@@ -117,11 +127,17 @@ def add_tls(
     c.layers = &t.base
 
 
+def host_was_wrong(Connection c not None) -> bool:
+    """Return whether the handshake has failed because the peer's certificate is not one for the host dialled."""
+    cdef Tls *t = tls_of(c)
+    return t != NULL and t.wrong_host != 0
+
+
 def tls_info(Connection c not None) -> dict | None:
     """Return the results of a connection's handshake; None before its end, and without TLS.
 
     version ("1.2", "1.3"), cipher_suite (IANA's name), server_name (asked for by the client, or ""), first (whether the
-    handshake came before the greeting), peer_certs (the client's certificates as DER, its own first) and verified
+    handshake came before the greeting), peer_certs (the peer's certificates as DER, its own first) and verified
     (whether one was required and is good).
     """
     cdef Tls *t = tls_of(c)
@@ -152,7 +168,9 @@ cdef void begin(Transport *base) noexcept nogil:
 
 
 cdef void greet(Connection c, Tls *t) noexcept nogil:
-    if t.first and t.fallback > 0:
+    if t.host != NULL:
+        start_handshake(c, t)
+    elif t.first and t.fallback > 0:
         t.phase = TLS_WAIT
         c.set_timer(&t.timer, duration_of(t.fallback))
     elif t.first:
@@ -183,12 +201,14 @@ cdef void start_handshake(Connection c, Tls *t) noexcept nogil:
         c.session.send_err(c, b"Connection throttling is active. Please try again later.")
         c.close_connection_nogil(MAX_CONNECTIONS_EXCEEDED)
         return
-    c.debugf(LOG_TLS_STARTING, 0, NULL, 0)
+    c.debugf(LOG_TLS_STARTING, t.host != NULL, NULL, 0)
     if not (<TLSBase> t.context).open(t):
         c.out_of_memory(TLS_HANDSHAKE_ERROR)
         return
     t.phase = TLS_HANDSHAKE
     c.set_timer(&t.timer, duration_of(t.timeout))
+    if t.host != NULL:
+        go_on(c, t)   # the hello comes from the side that dials
 
 
 cdef void fall_back(Connection c, Tls *t) noexcept nogil:
@@ -226,7 +246,7 @@ cdef void give_up(Connection c, Tls *t) noexcept nogil:
         become_plain(c, t)
         c.begin_session()
     else:
-        c.debugf(LOG_TLS_TIMEOUT, 0, NULL, 0)
+        complain(c, LOG_TLS_TIMEOUT, 0, NULL, 0)
         c.close_connection_nogil(TLS_HANDSHAKE_ERROR)
 
 
@@ -281,21 +301,35 @@ cdef void complete(Connection c, Tls *t) noexcept nogil:
 
 cdef void failed(Connection c, Tls *t, long code) noexcept nogil:
     """Report a failed handshake and close."""
-    cdef size_t text = strlen(t.error_text) + 1
-    cdef size_t n = sizeof(t.verify_error) + text + t.chain_len
-    cdef char *data = <char *> malloc(n)
+    cdef const char *host = b""
+    cdef size_t n
+    cdef char *data
+    cdef char *p
     t.input_len = 0
+    if t.host != NULL:
+        host = t.host
+    n = sizeof(t.verify_error) + strlen(t.error_text) + strlen(host) + 2 + t.chain_len
+    data = <char *> malloc(n)
     if data != NULL:
-        memcpy(data, &t.verify_error, sizeof(t.verify_error))
-        memcpy(data + sizeof(t.verify_error), t.error_text, text)
+        p = put(data, <const char *> &t.verify_error, sizeof(t.verify_error))
+        p = put(p, t.error_text, strlen(t.error_text) + 1)
+        p = put(p, host, strlen(host) + 1)
         if t.chain_len:
-            memcpy(data + sizeof(t.verify_error) + text, t.chain, t.chain_len)
+            put(p, t.chain, t.chain_len)
         if t.probe:
-            c.debugf(LOG_TLS_PROBE, code, data, n)
+            complain(c, LOG_TLS_PROBE, code, data, n)
         else:
             c.log(LOG_TLS_ERROR, code, data, n)
         free(data)
     c.close_connection_nogil(TLS_HANDSHAKE_ERROR)
+
+
+cdef void complain(Connection c, int code, int64_t b, const char *data, size_t n) noexcept nogil:
+    """Log what anyone can cause at the ports of clients, but nobody should at those of servers."""
+    if c.kind == ROUTER or c.kind == GATEWAY:
+        c.log(code, b, data, n)
+    else:
+        c.debugf(code, b, data, n)
 
 
 # -- reading and writing -----------------------------------------------------------------------------------------------
@@ -392,13 +426,14 @@ cdef void free_tls(Transport *base) noexcept nogil:
     outq_free(&t.wire)
     free(t.secure_greeting)
     free(t.clear_greeting)
+    free(t.host)
     free(t.server_name)
     free(t.chain)
     free(t)
 
 
 cdef Tls *tls_of(Connection c) noexcept nogil:
-    """Return the layer that start_tls() has made; NULL: none."""
+    """Return the layer that add_tls() has made; NULL: none."""
     cdef Transport *layer = c.layers
     while layer != NULL and layer.type != &TLS:
         layer = layer.owned

@@ -6,6 +6,7 @@ from gnats.includes.openssl cimport (
     ASN1_TIME,
     GEN_DNS,
     GEN_EMAIL,
+    GEN_IPADD,
     GEN_URI,
     GENERAL_NAMES,
     X509,
@@ -45,11 +46,11 @@ cdef enum:
 
 
 def read_certificate(bytes der not None) -> tuple:
-    """Return (subject, emails, dns_names, uris, spki, not_before, not_after) of a DER certificate.
+    """Return (subject, emails, dns_names, addresses, uris, spki, not_before, not_after) of a DER certificate.
 
-    `subject` is a list of RDNs as encoded, each a list of (dotted OID, value). `spki` is the DER of its public key, a
-    SubjectPublicKeyInfo. Times are (year, month, day, hour, minute, second) in UTC. Raises ValueError for anything but
-    a certificate.
+    `subject` is a list of RDNs as encoded, each a list of (dotted OID, value). `addresses` are bytes, 4 or 16 each.
+    `spki` is the DER of its public key, a SubjectPublicKeyInfo. Times are (year, month, day, hour, minute, second) in
+    UTC. Raises ValueError for anything but a certificate.
     """
     cdef const unsigned char *at = <const unsigned char *> PyBytes_AS_STRING(der)
     cdef X509 *cert = d2i_X509(NULL, &at, PyBytes_GET_SIZE(der))
@@ -64,9 +65,9 @@ def read_certificate(bytes der not None) -> tuple:
             raise ValueError("a certificate without a public key")
         spki = PyBytes_FromStringAndSize(<char *> key, n)
         OPENSSL_free(key)
-        emails, dns_names, uris = alternative_names(cert)
+        names = alternative_names(cert)
         not_before, not_after = moment(X509_get0_notBefore(cert)), moment(X509_get0_notAfter(cert))
-        return subject(cert), emails, dns_names, uris, spki, not_before, not_after
+        return subject(cert), *names, spki, not_before, not_after
     finally:
         X509_free(cert)
 
@@ -115,20 +116,23 @@ cdef tuple alternative_names(X509 *cert):
     cdef GENERAL_NAMES *names = <GENERAL_NAMES *> X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL)
     cdef ASN1_STRING *text
     cdef int i, kind = 0
-    cdef list emails = [], dns_names = [], uris = []
+    cdef list emails = [], dns_names = [], addresses = [], uris = []
     ERR_clear_error()
     if names == NULL:
-        return emails, dns_names, uris
+        return emails, dns_names, addresses, uris
     for i in range(sk_GENERAL_NAME_num(names)):
         text = <ASN1_STRING *> GENERAL_NAME_get0_value(sk_GENERAL_NAME_value(names, i), &kind)
         if kind == GEN_EMAIL:
             emails.append(plain(text))
         elif kind == GEN_DNS:
             dns_names.append(plain(text))
+        elif kind == GEN_IPADD:
+            addresses.append(PyBytes_FromStringAndSize(
+                <const char *> ASN1_STRING_get0_data(text), ASN1_STRING_length(text)))
         elif kind == GEN_URI:
             uris.append(plain(text))
     GENERAL_NAMES_free(names)
-    return emails, dns_names, uris
+    return emails, dns_names, addresses, uris
 
 
 cdef str plain(const ASN1_STRING *text):

@@ -222,3 +222,34 @@ def test_a_queue_is_poured_behind_another_one(first: int) -> None:
         queue.append(b"end")
         assert queue.take(first + n + 3) == NOISE[:first] + NOISE[:n] + b"end"
         assert other.take(5) == b"again"
+
+
+def test_a_line_overtakes_what_waits_but_no_part_of_a_message() -> None:
+    messages = [b"%06d:" % n + NOISE[: (n * 997) % 40_000] for n in range(40)]
+    for taken in (0, 1, 1000, 100_000):
+        queue, block = Queue(), Block(NOISE)
+        for number, message in enumerate(messages):
+            if number % 7 == 3:  # a line, and a payload that queues share
+                queue.append(message[:7])
+                queue.refer(block, 0, len(message) - 7 or 1)
+                messages[number] = message[:7] + NOISE[: len(message) - 7 or 1]
+            elif not queue.put(message):
+                queue.append(message)
+        total = len(queue)
+        out = queue.take(taken)
+        queue.overtake(b"PONG\r\n")
+        assert len(queue) == total - taken + 6
+        out += queue.take(total + 6)
+        at = out.index(b"PONG\r\n")
+        assert out.replace(b"PONG\r\n", b"") == b"".join(messages)
+        ends = {sum(map(len, messages[:n])) for n in range(len(messages) + 1)}
+        assert at in ends
+        assert taken <= at <= taken + 140_000 < total
+
+
+def test_a_line_that_overtakes_nothing_is_the_last() -> None:
+    queue = Queue()
+    queue.overtake(b"1")
+    queue.append(b"2")
+    queue.overtake(b"3")
+    assert queue.take(9) == b"123"

@@ -48,9 +48,9 @@ class Compressing:
     """A route that compresses, and its peer. What the peer reads is decoded, but for `plain`."""
 
     def __init__(self, plane: DataPlane, *, behind: bytes = b"", **terms: object) -> None:
-        self.layer: Callable[[RouteSession], object] = terms.pop("layer", bool)  # type: ignore[assignment]
+        prepare: Callable[[RouteSession], object] | None = terms.pop("prepare", None)  # type: ignore[assignment]
         options = {"negotiates": True} | {name: terms.pop(name) for name in ("max_pending",) if name in terms}
-        self.peer = plane.waiting_route(layer=self.layer, **options)
+        self.peer = plane.waiting_route(prepare=prepare, **options)
         self.stream = S2Stream()
         assert isinstance(self.peer.session, RouteSession)
         self.session = self.peer.session
@@ -408,7 +408,7 @@ def test_a_network_that_splits_and_delays(most: int) -> None:
     with DataPlane() as plane:
         client = plane.client(plane.account("A"))
         client.say(b"SUB in.> 1\r\n")
-        route = Compressing(plane, layer=lambda session: disturb(session, most))
+        route = Compressing(plane, prepare=lambda session: disturb(session, most))
         route.join()
         route.say(route.stream.encode(b"RS+ A out.*\r\n"))
         heard = b""
@@ -425,7 +425,9 @@ def test_a_network_that_splits_and_delays(most: int) -> None:
 def test_failures_below_close_the_connection() -> None:
     for reads, writes in ((3, -1), (-1, 3)):
         with DataPlane() as plane:
-            route = plane.waiting_route(layer=lambda s, r=reads, w=writes: disturb(s, 64, reads=r, writes=w))
+            route = plane.waiting_route(
+                prepare=lambda s, r=reads, w=writes: disturb(s, 64, reads=r, writes=w)
+            )
             assert isinstance(route.session, RouteSession)
             route.say(INFO)
             route.session.compress(GREETING * 100, solicited=False, uncompressed=True)

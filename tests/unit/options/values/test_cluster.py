@@ -62,7 +62,6 @@ def test_the_system_account_has_routes_of_its_own(
         ),
         ({"advertise": "a:x"}, 'address a:x: "x" is not a port'),
         ({"compression": Compression("s3")}, 'unsupported compression mode "s3"'),
-        ({"port": 1, "tls": TLSOptions()}, "tls on routes is not supported yet"),
     ],
 )
 def test_checks(given: dict[str, object], error: str) -> None:

@@ -1,0 +1,1 @@
+"""`gnats cluster`: start a cluster of servers on this machine, to try and to test."""

@@ -1,0 +1,84 @@
+"""What the command prints: the table of members, and their logs."""
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+from gnats.commands.cluster.plan import Member
+
+_COLORS = (36, 33, 32, 35, 34, 31)
+"""Of names on a terminal, in turn: cyan, yellow, green, magenta, blue, red."""
+_ORDINARY = re.compile(r"\[\d+\] (\S+ \S+ )?\[(INF\] |ERR\] Error trying to connect to route )")
+"""Matches lines that each start has: members dial those that do not listen yet."""
+_LOGGED = re.compile(r"\[\d+\] (\S+ \S+ )?\[\w+\] |gnats-server: ")
+"""What precedes the text of a log line or of an error."""
+
+
+class Output:
+    """Prints the members' logs to a stream, each line after the member's name.
+
+    Until the table is printed it keeps them, and then shows those that not every start has. When the stream
+    cannot be written, because its reader has gone for instance, `error` says why, and lines are dropped.
+    """
+
+    def __init__(self, names: Sequence[str], stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self.error: OSError | None = None
+        width = max(map(len, names))
+        self._prefixes = {name: f"{name:{width}} | " for name in names}
+        if self._stream.isatty() and not os.environ.get("NO_COLOR"):
+            for number, (name, prefix) in enumerate(self._prefixes.items()):
+                color = _COLORS[number % len(_COLORS)]
+                self._prefixes[name] = f"\x1b[{color}m{prefix}\x1b[0m"
+        self._kept: list[tuple[str, str]] | None = []
+
+    def pipe(self) -> int | None:
+        """Return the descriptor of the stream if it is a pipe, which its reader may close."""
+        descriptor = self._stream.fileno()
+        return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None
+
+    def show(self, name: str, lines: Sequence[str]) -> None:
+        """Print lines of a member's log, or keep them."""
+        if self._kept is not None:
+            self._kept += [(name, line) for line in lines]
+        else:
+            self._write("".join(f"{self._prefixes[name]}{line}\n" for line in lines))
+
+    def print_table(self, cluster: str, members: Sequence[Member]) -> None:
+        """Print the members and how to connect, then the lines that were kept."""
+        self._write(table(cluster, members))
+        kept, self._kept = self._kept or [], None
+        for name, line in kept:
+            if not _ORDINARY.match(line):
+                self.show(name, [line])
+
+    def last_words(self, name: str) -> str:
+        """Return the text of the last line that a member has logged before the table; empty without one."""
+        lines = [line for of, line in self._kept or () if of == name and line.strip()]
+        return _LOGGED.sub("", lines[-1], count=1) if lines else ""
+
+    def _write(self, text: str) -> None:
+        if self.error:
+            return
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError as exc:
+            self.error = exc
+
+
+def table(cluster: str, members: Sequence[Member]) -> str:
+    """Return the table of members, and a line that says how to connect."""
+    rows = [("name", "clients", "monitoring")]
+    rows += [(member.name, member.client_url, member.monitor_url or "-") for member in members]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    urls = ",".join(member.client_url for member in members)
+    servers = "1 server" if len(members) == 1 else f"{len(members)} servers, each connected to all others"
+    head = f"Cluster {cluster}: {servers}. Ctrl-C stops it."
+    return "\n".join([head, *lines, f"Connect to any of them: {urls}", ""])
