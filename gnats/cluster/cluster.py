@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gnats.accounts.account import TRAFFIC
 from gnats.cluster.client_urls import ClientURLs, own_urls
+from gnats.cluster.compression import negotiates
 from gnats.cluster.gossip import forward_new_route, implicit_targets
 from gnats.cluster.handshake import Handshake, Spawn, delays_info
 from gnats.cluster.info import OwnInfo, PeerInfo
@@ -243,6 +244,7 @@ class Cluster:
             write_deadline=cluster.write_deadline or opts.write_deadline,
             retries=cluster.write_timeout != "close",
             **ping_limits(opts),
+            negotiates=negotiates(cluster.compression.mode),
         )
         sock.detach()
         if self.tls:
@@ -289,7 +291,10 @@ class Cluster:
 
     def _on_pong(self, source: Connection | None, a: int, b: int, data: object) -> None:
         route = self._route(source)
-        if route and route.dial_next:
+        if route is None:
+            return
+        route.follow_rtt(self._options().cluster.compression)
+        if route.dial_next:
             target, route.dial_next = route.dial_next, None
             self._solicitor.dial(target)
 

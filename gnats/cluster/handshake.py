@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.auth.connect import remove_secrets_from_trace
 from gnats.auth.passwords import TooManyWaitError, check_password, check_password_async, is_bcrypt
+from gnats.cluster.compression import UnknownModeError, choose_mode, negotiates
 from gnats.cluster.info import TRACES_PROTO, OwnInfo, PeerConnect, PeerInfo
 from gnats.cluster.name import ClusterName
 from gnats.cluster.route import Route
@@ -16,7 +17,7 @@ from gnats.go.text import join_host_port, quote, text_bytes
 from gnats.go.url import URL
 from gnats.options.options import Options
 from gnats.options.values.auth import Permissions
-from gnats.options.values.cluster import OFF, ClusterOptions
+from gnats.options.values.cluster import S2_AUTO, S2_UNCOMPRESSED, ClusterOptions
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -217,14 +218,37 @@ class Handshake:
             log.error(f"{route} - Remote server has a duplicate name: {quote(info.server_name)}")
             route.close(log, ClosedState.DUPLICATE_SERVER_NAME)
             return
+        if not route.negotiated and self._compresses(route, info):
+            return  # another INFO follows
         self._register(route, info)
+
+    def _compresses(self, route: Route, info: PeerInfo) -> bool:
+        """Agree whether to compress (negotiateRouteCompression). Return whether registering has to wait."""
+        configured, session = self._options().cluster.compression, route.session
+        assert session
+        route.negotiated = True
+        try:
+            mode = choose_mode(configured.mode, info.compression)
+        except UnknownModeError as exc:
+            route.refuse(self._log, ClosedState.PROTOCOL_VIOLATION, str(exc))
+            return True
+        if mode == S2_AUTO:
+            mode = route.s2_level(configured.rtt_thresholds)
+        route.compression = mode
+        if not negotiates(mode):
+            return False
+        session.compress(
+            self._info.initial(account=route.account, compression=mode),
+            solicited=route.solicited,
+            uncompressed=mode == S2_UNCOMPRESSED,
+            follow_rtt=configured.mode == S2_AUTO,
+        )
+        return True
 
     def _register(self, route: Route, info: PeerInfo) -> None:
         log, dialled, session = self._log, route.solicited, route.session
         assert session
         route.peer, route.remote_id = info, info.server_id
-        if info.compression and self._options().cluster.compression.mode == OFF:
-            route.compression = OFF
         if route.url is None:
             route.url = URL("nats-route", host=join_host_port(info.host, info.port), path="/")
         if not info.ip:
@@ -274,7 +298,10 @@ class Handshake:
         greeting = b""
         if dialled and delays_info(route.account, opts):
             greeting = self._info.initial(
-                index=max(route.index, 0), gossip_mode=route.gossip_mode, compression=route.compression
+                account=route.account,
+                index=max(route.index, 0),
+                gossip_mode=route.gossip_mode,
+                compression=route.compression,
             )
         assert route.session
         route.session.join(
@@ -292,7 +319,8 @@ class Handshake:
 
 def delays_info(account: str, opts: Options) -> bool:
     """Whether the server that dials sends its INFO only after the peer's (routeShouldDelayInfo)."""
-    return not account and opts.cluster.pool_size >= 1
+    cluster = opts.cluster
+    return negotiates(cluster.compression.mode) or (not account and cluster.pool_size >= 1)
 
 
 def compiled_permissions(opts: Options) -> "Compiled | None":

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
 from gnats.auth.authenticator import new_nonce
+from gnats.cluster.compression import shown_mode
 from gnats.cluster.name import ClusterName
 from gnats.connection.connect_options import CONNECT_FIELDS
 from gnats.connection.info import INFO_FIELDS
@@ -14,7 +15,7 @@ from gnats.go.url import URL
 from gnats.nkeys.identity import Identity
 from gnats.options.options import Options
 from gnats.options.values.auth import SubjectPermission
-from gnats.options.values.cluster import NOT_SUPPORTED, OFF, RoutePermissions
+from gnats.options.values.cluster import RoutePermissions
 from gnats.version import NATS_VERSION, RUNTIME
 
 ROUTE_PROTO = 3
@@ -84,12 +85,12 @@ class OwnInfo:
         """Return the first INFO of a connection (generateRouteInitialInfoJSON).
 
         `account` is the one that the connection is for alone, `index` its place in a pool, `compression` what
-        has come of the peer's INFO.
+        has come of the peer's INFO; "": that has not come yet.
         """
         mode = self._options().cluster.compression.mode
         return self.line(
             nonce=new_nonce(),
-            compression=compression or (OFF if mode == OFF else NOT_SUPPORTED),
+            compression=shown_mode(mode, compression or mode),
             route_account=account,
             route_pool_idx=index,
             gossip_mode=gossip_mode,

@@ -1,14 +1,22 @@
 """The control plane's side of a route: its peer, its place in the table, its name in the log."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gnats.clock import time_ns
+from gnats.cluster.compression import level_for, negotiates
 from gnats.cluster.info import GOSSIP_DEFAULT, PeerConnect, PeerInfo
 from gnats.connection.closed_state import ClosedState
-from gnats.go.text import join_host_port, quote
+from gnats.go.text import SECOND, join_host_port, quote
 from gnats.go.url import URL
-from gnats.options.values.cluster import MAX_PING_INTERVAL, NOT_SUPPORTED
+from gnats.options.values.cluster import (
+    MAX_PING_INTERVAL,
+    NOT_SUPPORTED,
+    S2_AUTO,
+    S2_UNCOMPRESSED,
+    Compression,
+)
 from gnats.runtime.reported import ReportedConnection
 
 if TYPE_CHECKING:
@@ -57,6 +65,7 @@ class Route(ReportedConnection):
         "index",
         "joined",
         "mark",
+        "negotiated",
         "no_pool",
         "no_reconnect",
         "peer",
@@ -87,6 +96,9 @@ class Route(ReportedConnection):
         """The account that it is for alone; empty: it is one of the pool."""
         self.gossip_mode = target.gossip_mode if target else GOSSIP_DEFAULT
         self.compression = NOT_SUPPORTED
+        """How this server compresses what it sends."""
+        self.negotiated = False
+        """The servers have agreed whether to compress, or need not."""
         self.connect = PeerConnect()
         self.connected = False
         """True once a CONNECT was accepted."""
@@ -181,6 +193,20 @@ class Route(ReportedConnection):
         """Send an INFO line to the peer, unless the connection is closed."""
         if self.session and not self.leaving:
             self.session.enqueue_proto(line)
+
+    def s2_level(self, thresholds: Sequence[float]) -> str:
+        """Return the level for the round trip time; before the first PONG, for the time of the handshake."""
+        assert self.session
+        return level_for((self.session.snapshot()["rtt"] or time_ns() - self.start) / SECOND, thresholds)
+
+    def follow_rtt(self, configured: Compression) -> None:
+        """Compress as the round trip time says, if configured so (updateS2AutoCompressionLevel)."""
+        if self.session is None or configured.mode != S2_AUTO or not negotiates(self.compression):
+            return
+        level = self.s2_level(configured.rtt_thresholds)
+        if level != self.compression:
+            self.compression = level
+            self.session.set_uncompressed(level == S2_UNCOMPRESSED)
 
     def target(self, *, account: str | None = None, gossip_mode: int = GOSSIP_DEFAULT) -> Target:
         """Return what to dial for another connection to the peer; by default for the same account."""

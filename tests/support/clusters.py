@@ -20,7 +20,8 @@ _NOT_YET = re.compile(r"[^:\n]+ is not supported yet$", re.MULTILINE)
 def launch_routed(launch: Launch, *args: str, config: str = "", cluster: str = "", **more: Any) -> Server:
     """Start a server, with monitoring, that listens for routes on a random port and compresses none.
 
-    Its cluster is called C; `cluster` are further lines of that block, `config` lines outside of it.
+    Its cluster is called C; `cluster` are further lines of that block, a mode of compression among them,
+    `config` lines outside of it.
     """
     return start(launch, "-m", "-1", *args, config=routed(cluster, config), **more)
 

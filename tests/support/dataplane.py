@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from gnats.core.accounts.account import Account
 from gnats.core.accounts.registry import AccountRegistry
@@ -81,20 +81,12 @@ class DataPlane:
         expect_connect: bool = False,
         greeting: bytes = b"",
         prepare: Callable[[RouteSession], object] | None = None,
-        max_pending: int = 64 << 20,
+        **options: Any,
     ) -> Peer:
         """Connect a server that has not been registered; `prepare` is called before its session starts."""
         sock, fd, cid = self._socket()
-        route = RouteSession(
-            ROUTER,
-            fd,
-            cid,
-            self.pollers[poller],
-            self.state,
-            self.registry,
-            ping_interval=0,
-            max_pending=max_pending,
-        )
+        options = {"ping_interval": 0} | options
+        route = RouteSession(ROUTER, fd, cid, self.pollers[poller], self.state, self.registry, **options)
         if prepare:
             prepare(route)
         route.start(greeting, expect_connect=expect_connect)

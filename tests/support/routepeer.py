@@ -1,7 +1,8 @@
 """A server that is not there: routes over plain sockets, dialled by a test or by the server under test.
 
 `Fake` makes the CONNECT and the INFO of such a server, `RoutePeer` is one connection of it, `RouteListener`
-is what a server's `routes` name. Nothing here compresses: set `compression: off` in the server's `cluster`.
+is what a server's `routes` name. A peer compresses only where a test asks for it (`dial_compressed`,
+`serve_compressed`): for all others set `compression: off` in the server's `cluster`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from typing import Any
 
+from .s2stream import S2Stream
 from .servers import TIMEOUT, Server
 from .wire import CRLF, PING, PONG, Closed, Connection, parse_info, publish_op
 
@@ -73,7 +75,8 @@ class RoutePeer:
     """One route's connection. It answers PINGs while it reads; a read ends with TimeoutError after TIMEOUT.
 
     `info` is the first INFO of the other side and `connect` its CONNECT, if they were read. `opening` is what
-    came during the handshake, `seen` every operation so far. `account` is set for a pinned account.
+    came during the handshake, `seen` every operation so far. `account` is set for a pinned account. `s2` is
+    its compression, once that has begun.
     """
 
     def __init__(self, sock: socket.socket, account: bytes = b"") -> None:
@@ -84,6 +87,7 @@ class RoutePeer:
         self.connect: dict[str, Any] = {}
         self.opening: list[bytes] = []
         self.answers_pings = True
+        self.s2: S2Stream | None = None
         self._data = bytearray()
         host, port = sock.getsockname()[:2]
         self.local = f"{host}:{port}"  # as the other side writes it in its log
@@ -112,8 +116,17 @@ class RoutePeer:
 
     def send(self, data: bytes) -> None:
         """Send bytes; drop them when the other side has closed. What it sent before can still be read."""
+        self.send_raw(self.s2.encode(data) if self.s2 else data)
+
+    def send_raw(self, data: bytes) -> None:
+        """Send bytes as they are, whether the peer compresses or not."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self.sock.sendall(data)
+
+    def compress(self) -> None:
+        """Write and read S2 from now on, and decode what has been read and not taken."""
+        self.s2 = S2Stream()
+        self._data = bytearray(self.s2.decode(bytes(self._data)))
 
     def line(self, verb: bytes, account: bytes, rest: bytes) -> bytes:
         """Write a line about an account in the form of this connection: a pinned account is not named."""
@@ -154,7 +167,7 @@ class RoutePeer:
             return False
         except TimeoutError:
             raise TimeoutError(f"nothing came on the route; before: {self.seen[-10:]}") from None
-        self._data += chunk
+        self._data += self.s2.decode(chunk) if self.s2 else chunk
         return bool(chunk)
 
     def read_op(self) -> bytes:
@@ -416,6 +429,42 @@ class Fake:
         peer.account = account
         peer.send(self.connect(**connect or {}) + self.info(**info))
         peer.opening = peer.fence()
+        return peer
+
+    def dial_compressed(
+        self, server: Server | tuple[str, int], mode: str, *, account: bytes = b"", **info: Any
+    ) -> RoutePeer:
+        """As `dial`, with a mode of compression that makes both sides compress.
+
+        The peer's `info` becomes the other side's second one, which is compressed.
+        """
+        peer = self.greet(server)
+        peer.account = account
+        about = {"route_account": info.get("route_account")}
+        peer.send(self.connect() + self.info(compression=mode, **about))
+        peer.compress()
+        peer.take_info()
+        peer.send(self.info(compression=mode, **info))
+        peer.opening = peer.fence()
+        return peer
+
+    def serve_compressed(self, listener: RouteListener, mode: str, count: int = POOL + 1) -> list[RoutePeer]:
+        """As `serve`, with a mode of compression that makes both sides compress.
+
+        The `info` of each is the one that the server sends last, `opening` begins with the one before it.
+        """
+        peers = [self.answer_compressed(self.accept(listener), mode) for _ in range(count)]
+        return sorted(peers, key=lambda peer: (peer.account, peer.info.get("route_pool_idx", 0)))
+
+    def answer_compressed(self, peer: RoutePeer, mode: str, size: int = POOL) -> RoutePeer:
+        """Send INFO over a connection that a server has dialled, and a second one that is compressed."""
+        peer.send(self.info(route_pool_size=size, compression=mode))
+        peer.opening = [peer.read_op()]
+        peer.compress()
+        peer.send(self.info(route_pool_size=size, compression=mode))
+        peer.take_info()
+        peer.account = peer.info.get("route_account", "").encode()
+        peer.opening += peer.fence()
         return peer
 
     def pooled(self, server: Server, account: bytes = GLOBAL, size: int = POOL, **info: Any) -> RoutePeer:

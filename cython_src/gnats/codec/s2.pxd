@@ -10,9 +10,11 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 cdef enum:
     S2_BLOCK = 1 << 20         # most uncompressed bytes of a block that is written
     S2_MAX_BLOCK = 4 << 20     # most uncompressed bytes of a block that is read
-    S2_TABLE_BITS = 15         # the compressor's hash table has 2**15 uint32_t
+    S2_TABLE_BITS = 15         # the compressor's hash table has 2**15 uint32_t; a short block uses fewer
     S2_CHUNK_HEADER = 4        # bytes
     S2_IDENTIFIER = 10         # bytes of the chunk with which a stream begins
+    S2_BEGIN = 0xff            # the first byte of a stream: the type of the identifier
+    S2_MAX_CHUNK = S2_MAX_BLOCK + 64   # bytes; an encoder need not make a block larger than its data by more than this
 
 cdef enum S2Error:
     S2_BAD = -1                # not the format, or a wrong checksum
@@ -34,6 +36,7 @@ cdef int64_t s2_encode(const uint8_t *data, size_t n, uint8_t *out) noexcept nog
 # bytes in `out`. s2_put_chunk() returns the bytes written.
 cdef void s2_put_identifier(uint8_t *out) noexcept nogil
 cdef size_t s2_put_chunk(const uint8_t *data, size_t n, uint8_t *out, uint32_t *table) noexcept nogil
+cdef size_t s2_put_uncompressed(const uint8_t *data, size_t n, uint8_t *out) noexcept nogil
 
 
 cdef struct S2Chunk:
@@ -44,6 +47,11 @@ cdef struct S2Chunk:
     uint32_t crc
 
 
+# Return the size of the chunk that begins at `data`, of which n bytes have come; 0: too few to say it; S2_BAD:
+# its type is unknown, or it is larger than S2_MAX_CHUNK, and it cannot be skipped.
+cdef int64_t s2_chunk_size(const uint8_t *data, size_t n) noexcept nogil
+# Return whether the chunk that begins at `data` has nothing to decode, or to check.
+cdef bint s2_skippable(const uint8_t *data) noexcept nogil
 # Get the chunk at *at and advance *at. 1; 0: the end; S2_BAD, also for an incomplete chunk. `first`: the chunk must
 # be the identifier.
 cdef int s2_next_chunk(const uint8_t **at, const uint8_t *end, bint first, S2Chunk *c) noexcept nogil

@@ -25,9 +25,9 @@ cdef enum:
     CHUNK_COMPRESSED = 0x00
     CHUNK_UNCOMPRESSED = 0x01
     CHUNK_SKIPPABLE = 0x80     # skip unknown types from here on; lower unknown types are errors
-    CHUNK_IDENTIFIER = 0xff
     CRC = 4
     SMALLEST = 32              # fewest bytes that are searched for matches
+    SMALLEST_TABLE = 8         # bits
     MARGIN = 16                # bytes after a position that the search may read
     TAG_LITERAL = 0
     TAG_COPY_1 = 1
@@ -147,6 +147,22 @@ cdef int s2_decode_block(const uint8_t *data, size_t n, uint8_t *out, size_t siz
     return 0 if to == out_end else S2_BAD
 
 
+cdef int64_t s2_chunk_size(const uint8_t *data, size_t n) noexcept nogil:
+    cdef size_t size
+    if n < S2_CHUNK_HEADER:
+        return 0
+    size = S2_CHUNK_HEADER + (data[1] | <size_t> data[2] << 8 | <size_t> data[3] << 16)
+    if data[0] > CHUNK_UNCOMPRESSED and data[0] < CHUNK_SKIPPABLE:
+        return S2_BAD
+    if size > S2_MAX_CHUNK and not s2_skippable(data):
+        return S2_BAD
+    return <int64_t> size
+
+
+cdef bint s2_skippable(const uint8_t *data) noexcept nogil:
+    return data[0] >= CHUNK_SKIPPABLE and data[0] != S2_BEGIN
+
+
 cdef int s2_next_chunk(const uint8_t **at, const uint8_t *end, bint first, S2Chunk *c) noexcept nogil:
     cdef const uint8_t *p = at[0]
     cdef size_t n, name = S2_IDENTIFIER - S2_CHUNK_HEADER
@@ -157,11 +173,11 @@ cdef int s2_next_chunk(const uint8_t **at, const uint8_t *end, bint first, S2Chu
     c.type = p[0]
     n = p[1] | <size_t> p[2] << 8 | <size_t> p[3] << 16
     p += S2_CHUNK_HEADER
-    if n > <size_t> (end - p) or (first and c.type != CHUNK_IDENTIFIER):
+    if n > <size_t> (end - p) or (first and c.type != S2_BEGIN):
         return S2_BAD
     at[0] = p + n
     c.size = 0
-    if c.type == CHUNK_IDENTIFIER:
+    if c.type == S2_BEGIN:
         if n != name or (
             memcmp(p, IDENTIFIER + S2_CHUNK_HEADER, name) and memcmp(p, SNAPPY + S2_CHUNK_HEADER, name)
         ):
@@ -284,8 +300,8 @@ cdef inline uint8_t *emit_copy(uint8_t *to, size_t offset, size_t n) noexcept no
     return emit_repeat(to, n - first) if n > first else to
 
 
-cdef inline uint32_t hash6(uint64_t v) noexcept nogil:
-    return <uint32_t> ((v << 16) * <uint64_t> 227718039650203 >> (64 - S2_TABLE_BITS))
+cdef inline uint32_t hash6(uint64_t v, int bits) noexcept nogil:
+    return <uint32_t> ((v << 16) * <uint64_t> 227718039650203 >> (64 - bits))
 
 
 cdef size_t encode_block(const uint8_t *p, size_t n, uint8_t *out, uint32_t *table) noexcept nogil:
@@ -293,18 +309,28 @@ cdef size_t encode_block(const uint8_t *p, size_t n, uint8_t *out, uint32_t *tab
 
     `out` has room for n + n / 8 + 32 bytes.
     """
+    cdef int bits = SMALLEST_TABLE
+    if n < SMALLEST:
+        return 0
+    if n > 1 << (S2_TABLE_BITS - 1):
+        return encode_with(p, n, out, table, S2_TABLE_BITS)
+    # To clear the whole table would take longer than to compress a short block.
+    while n > <size_t> 1 << bits:
+        bits += 1
+    return encode_with(p, n, out, table, bits)
+
+
+cdef inline size_t encode_with(const uint8_t *p, size_t n, uint8_t *out, uint32_t *table, int bits) noexcept nogil:
     cdef uint8_t *to = put_uvarint(out, n)
     cdef size_t s = 1, done = 0, c, length, last = 0, limit, good = n - (n >> 5)
     cdef uint64_t now, diff
     cdef uint32_t h0, h1, c0, c1
-    if n < SMALLEST:
-        return 0
     limit = n - MARGIN
-    memset(table, 0, sizeof(uint32_t) << S2_TABLE_BITS)
+    memset(table, 0, sizeof(uint32_t) << bits)
     while s < limit:
         now = load64(p + s)
-        h0 = hash6(now)
-        h1 = hash6(now >> 8)
+        h0 = hash6(now, bits)
+        h1 = hash6(now >> 8, bits)
         c0 = table[h0]
         c1 = table[h1]
         table[h0] = <uint32_t> s
@@ -347,8 +373,8 @@ cdef size_t encode_block(const uint8_t *p, size_t n, uint8_t *out, uint32_t *tab
         if s < limit:
             # Later matches may refer to the end of this one.
             now = load64(p + s - 2)
-            table[hash6(now)] = <uint32_t> (s - 2)
-            table[hash6(now >> 8)] = <uint32_t> (s - 1)
+            table[hash6(now, bits)] = <uint32_t> (s - 2)
+            table[hash6(now >> 8, bits)] = <uint32_t> (s - 1)
     if <size_t> (to - out) + (n - done) + 8 > good:
         return 0
     return <size_t> (emit_literal(to, p + done, n - done) - out)
@@ -365,12 +391,18 @@ cdef void s2_put_identifier(uint8_t *out) noexcept nogil:
 
 cdef size_t s2_put_chunk(const uint8_t *data, size_t n, uint8_t *out, uint32_t *table) noexcept nogil:
     cdef size_t size = encode_block(data, n, out + S2_CHUNK_HEADER + CRC, table)
-    cdef uint32_t header = CHUNK_COMPRESSED, crc = masked_crc(data, n)
     if size == 0:
-        header = CHUNK_UNCOMPRESSED
-        size = n
-        memcpy(out + S2_CHUNK_HEADER + CRC, data, n)
-    header |= <uint32_t> (size + CRC) << 8
+        return s2_put_uncompressed(data, n, out)
+    return put_header(out, CHUNK_COMPRESSED, size, masked_crc(data, n))
+
+
+cdef size_t s2_put_uncompressed(const uint8_t *data, size_t n, uint8_t *out) noexcept nogil:
+    memcpy(out + S2_CHUNK_HEADER + CRC, data, n)
+    return put_header(out, CHUNK_UNCOMPRESSED, n, masked_crc(data, n))
+
+
+cdef inline size_t put_header(uint8_t *out, uint32_t type, size_t size, uint32_t crc) noexcept nogil:
+    cdef uint32_t header = type | <uint32_t> (size + CRC) << 8
     memcpy(out, &header, 4)
     memcpy(out + S2_CHUNK_HEADER, &crc, 4)
     return S2_CHUNK_HEADER + CRC + size

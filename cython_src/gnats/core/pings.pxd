@@ -20,6 +20,11 @@ cdef void set_first_ping_timer(Subscriber c, Pings *p) noexcept nogil
 # Handle the expired timer: send a PING if the client was quiet or its round trip time is due, and to a link in any
 # case; close it when too many PINGs are unanswered.
 cdef void process_ping_timer(Subscriber c, Pings *p) noexcept nogil
+# Wait for the peer to settle the terms of the connection: close it when it has not as long as PINGs may take. Set the
+# timer anew for the first PING once it has.
+cdef void set_settling_timer(Subscriber c, Pings *p) noexcept nogil
+# Close a connection whose peer does not answer.
+cdef void close_stale(Subscriber c) noexcept nogil
 # Send a PING now.
 cdef void send_ping(Subscriber c, Pings *p) noexcept nogil
 # Handle a PONG.

@@ -10,7 +10,7 @@ from gnats.core.protocol.answers cimport send_err
 from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.runtime.timers cimport timer_clear
 from gnats.includes.atomics cimport add64, load8, storei64
-from gnats.includes.times cimport time_after
+from gnats.includes.times cimport time_after, times
 from gnats.includes.units cimport SECOND
 
 cdef int64_t FIRST_PING = 2 * SECOND
@@ -39,7 +39,13 @@ cdef void set_first_ping_timer(Subscriber c, Pings *p) noexcept nogil:
         return
     d = min(d, FIRST_PING if c.kind == CLIENT else FIRST_PING_OF_LINK)
     d = time_after(d, <int64_t> (poller_random(c.ps) % 1000) * (d // 5000))
+    timer_clear(&c.ps.timers, &p.timer)
     c.set_timer(&p.timer, d)
+
+
+cdef void set_settling_timer(Subscriber c, Pings *p) noexcept nogil:
+    if p.interval > 0:
+        c.set_timer(&p.timer, times(p.interval, <int64_t> p.max + 1))
 
 
 cdef void process_ping_timer(Subscriber c, Pings *p) noexcept nogil:
@@ -54,14 +60,18 @@ cdef void process_ping_timer(Subscriber c, Pings *p) noexcept nogil:
         if c.kind != CLIENT and c.last_in > p.rtt_start:
             p.out = 0   # the peer lives; its PONG may wait behind what it sends
         if p.out + 1 > p.max:
-            c.debugf(LOG_STALE, 0, NULL, 0)
-            send_err(c, b"Stale Connection")
-            add64(&c.server._stale_connections, 1)
-            c.close_connection_nogil(STALE_CONNECTION)
+            close_stale(c)
             return
         send_ping(c, p)
     if not load8(&c.closing):
         start_ping_timer(c, p)
+
+
+cdef void close_stale(Subscriber c) noexcept nogil:
+    c.debugf(LOG_STALE, 0, NULL, 0)
+    send_err(c, b"Stale Connection")
+    add64(&c.server._stale_connections, 1)
+    c.close_connection_nogil(STALE_CONNECTION)
 
 
 cdef void send_ping(Subscriber c, Pings *p) noexcept nogil:

@@ -217,9 +217,10 @@ cdef class Poller(PollerBase):
         free(self.ps.scratch.p)
         free(self.ps.scratch_like.p)
         free(self.ps.mapped)
+        free(self.ps.s2)
         free(self.ps.touched)
         self.ps.rbuf = self.ps.scratch.p = self.ps.scratch_like.p = self.ps.mapped = NULL
-        self.ps.touched = NULL
+        self.ps.touched = self.ps.s2 = NULL
 
     def stats(self) -> dict:
         """Return counters since the start and the number of clients, each read by itself."""

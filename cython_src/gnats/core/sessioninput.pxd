@@ -23,6 +23,8 @@ cdef void input_free(SessionInput *input) noexcept nogil
 cdef void input_feed(Subscriber c, SessionInput *input, size_t direct, char *buf, size_t n) noexcept nogil
 # Parse the bytes that were kept, up to a punted verb or the end of the turn. Return whether there were any.
 cdef bint input_resume(Subscriber c, SessionInput *input) noexcept nogil
+# Forget the bytes that were kept.
+cdef void input_drop(SessionInput *input) noexcept nogil
 
 # -- for the handlers of a session's parser --
 # Return a handler's result: the parser stops once the connection is closing.

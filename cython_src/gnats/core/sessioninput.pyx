@@ -79,6 +79,11 @@ cdef bint input_resume(Subscriber c, SessionInput *input) noexcept nogil:
     return True
 
 
+cdef void input_drop(SessionInput *input) noexcept nogil:
+    free(input.kept)
+    input.kept = NULL
+
+
 cdef int punt(Subscriber c, uint32_t kind, const char *arg, size_t n) noexcept nogil:
     hand_over_first(c.ps)
     if not c.inbox.post_data(kind, <void *> c, &c.source, 0, 0, arg, n):

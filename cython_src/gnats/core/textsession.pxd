@@ -6,7 +6,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t
 
 from gnats.core.accounts.subscriber cimport SUBSCRIBER_CTL, Subscriber
-from gnats.core.net.connection cimport SESSION_TIMERS, SessionType
+from gnats.core.net.connection cimport SESSION_TIMERS, Connection, SessionType
 from gnats.core.pings cimport Pings
 from gnats.core.protocol.parser cimport ParserHandlers
 from gnats.core.runtime.timers cimport Timer
@@ -37,6 +37,8 @@ cdef class TextSession(Subscriber):
 cdef void share_session(SessionType *session) noexcept nogil
 # The same for the parser's handlers: all but those of messages, subscriptions and CONNECT.
 cdef void share_verbs(ParserHandlers *verbs) noexcept nogil
+# SessionType.expired of all such sessions.
+cdef void session_expired(Connection c, Timer *t) noexcept nogil
 # Set the timer for the CONNECT, if the peer owes one.
 cdef void start_auth_timer(TextSession c) noexcept nogil
 # Stop the timers: the connection is closing.

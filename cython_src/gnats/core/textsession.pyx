@@ -175,7 +175,7 @@ cdef bint resume(Connection c) noexcept nogil:
     return input_resume(<TextSession> c, &(<TextSession> c).input)
 
 
-cdef void expired(Connection c, Timer *t) noexcept nogil:
+cdef void session_expired(Connection c, Timer *t) noexcept nogil:
     if t.kind == T_PING:
         process_ping_timer(<TextSession> c, &(<TextSession> c).pings)
         return
@@ -192,7 +192,7 @@ cdef void share_session(SessionType *session) noexcept nogil:
     session.wants = wants
     session.feed = feed
     session.resume = resume
-    session.expired = expired
+    session.expired = session_expired
     session.leave = leave
     session.send_ok = send_ok
     session.send_err = send_err

@@ -42,6 +42,12 @@ cdef inline int64_t whole_seconds(int64_t secs) noexcept nogil:
     return ns
 
 
+cdef inline int64_t times(int64_t d, int64_t n) noexcept nogil:
+    """Return n times the duration d; neither is negative."""
+    cdef int64_t product
+    return INT64_MAX if GNATS_PRODUCT_OVERFLOWS(d, n, &product) else product
+
+
 cdef inline int64_t duration_of(double secs) noexcept nogil:
     """Return seconds in ns; 0 for NaN."""
     if secs >= 9223372036.0:

@@ -11,7 +11,9 @@ class RouteSession(TextSession):
 
     Sizes are in bytes, `write_deadline` and `ping_interval` in seconds. The peer owes a CONNECT if it has
     dialled, and an INFO. The control plane answers each with a call below; nothing is parsed before. With
-    `retries`, a peer that misses the write deadline stays if it has read since that was set.
+    `retries`, a peer that misses the write deadline stays if it has read since that was set. With
+    `negotiates`, send no PING before compress() or join(), and close the connection when neither is called
+    within the time of all unanswered PINGs.
     """
 
     def __init__(
@@ -29,12 +31,25 @@ class RouteSession(TextSession):
         retries: bool = ...,
         ping_interval: float = ...,
         ping_max: int = ...,
+        negotiates: bool = ...,
     ) -> None: ...
     def accept_connect(self, *, verbose: bool = False) -> None:
         """Accept the peer's CONNECT: all verbs are allowed from now on. Go on parsing.
 
         With `verbose`, answer messages and interest with +OK.
         """
+    def compress(
+        self, greeting: bytes, *, solicited: bool, uncompressed: bool = False, follow_rtt: bool = False
+    ) -> None:
+        """Both servers compress from now on: send `greeting`, an INFO; go on behind the INFO of the peer.
+
+        A connection that was `solicited`, by this server, sends the greeting as it is, and nothing more
+        before the peer has begun to compress. Otherwise the greeting is compressed, and so is what follows
+        the peer's INFO. With `uncompressed`, write the format only, which costs the least. With `follow_rtt`,
+        post EV_PONG at each PONG. Call it once, before join(). Raises MemoryError.
+        """
+    def set_uncompressed(self, uncompressed: bool) -> None:
+        """After compress(): write the format only from now on, or compress."""
     def announce_again(self) -> None:
         """Announce all interest again: the peer accepts more of it now."""
     def drop_account(self, name: bytes) -> None:

@@ -16,15 +16,16 @@ POOL_SIZE = 3
 MAX_PING_INTERVAL = 30.0
 """Seconds between PINGs on a route, at most (routeMaxPingInterval)."""
 
-NOT_SUPPORTED, OFF, ACCEPT, S2_AUTO, S2_FAST = "not supported", "off", "accept", "s2_auto", "s2_fast"
+NOT_SUPPORTED, OFF, ACCEPT, S2_AUTO = "not supported", "off", "accept", "s2_auto"
+S2_UNCOMPRESSED, S2_FAST, S2_BETTER, S2_BEST = "s2_uncompressed", "s2_fast", "s2_better", "s2_best"
 _MODES = {
     "not supported": NOT_SUPPORTED, "not_supported": NOT_SUPPORTED,
     "off": OFF, "disabled": OFF, "false": OFF,
     "accept": ACCEPT,
     "auto": S2_AUTO, "s2_auto": S2_AUTO,
     "fast": S2_FAST, "s2_fast": S2_FAST,
-    "better": "s2_better", "s2_better": "s2_better",
-    "best": "s2_best", "s2_best": "s2_best",
+    "better": S2_BETTER, "s2_better": S2_BETTER,
+    "best": S2_BEST, "s2_best": S2_BEST,
 }  # fmt: skip
 """Modes of compression by the words that name them, in lower case."""
 _ON = ("on", "enabled", "true")
@@ -153,8 +154,6 @@ class ClusterOptions:
                 )
         if self.advertise:
             parse_host_port(self.advertise, self.port)
-        if self.port and self.compression.mode.startswith("s2_"):
-            raise OptionError("compression on routes is not supported yet")
 
 
 def check_route_permissions(permissions: RoutePermissions | None) -> None:

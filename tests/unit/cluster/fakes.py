@@ -23,6 +23,7 @@ class Session:
         self.args, self.options = args, options
         self.calls: list[tuple[str, Any]] = []
         self.closed_reason = 0
+        self.rtt = 0
 
     def start(self, greeting: bytes, *, expect_connect: bool, auth_timeout: float = 0.0) -> None:
         self.calls.append(("start", (greeting, expect_connect, auth_timeout)))
@@ -32,6 +33,12 @@ class Session:
 
     def resume(self) -> None:
         self.calls.append(("resume", None))
+
+    def compress(self, greeting: bytes, **terms: object) -> None:
+        self.calls.append(("compress", terms | {"greeting": greeting}))
+
+    def set_uncompressed(self, uncompressed: bool) -> None:
+        self.calls.append(("set_uncompressed", uncompressed))
 
     def join(self, **terms: object) -> None:
         self.calls.append(("join", terms))
@@ -59,7 +66,7 @@ class Session:
         self.calls.append(("close", (reason, err)))
 
     def snapshot(self) -> dict[str, int]:
-        return {"in_msgs": 1, "in_bytes": 2, "out_msgs": 3, "out_bytes": 4}
+        return {"in_msgs": 1, "in_bytes": 2, "out_msgs": 3, "out_bytes": 4, "rtt": self.rtt}
 
     def take_unlogged(self) -> int:
         return 0

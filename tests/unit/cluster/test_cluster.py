@@ -20,7 +20,7 @@ from gnats.core.tls import tlstransport
 from gnats.go.url import URL
 from gnats.nkeys.identity import Identity
 from gnats.options.options import Options
-from gnats.options.values.cluster import ClusterOptions
+from gnats.options.values.cluster import ClusterOptions, Compression
 
 from .fakes import Log, Session, info, session
 
@@ -116,7 +116,7 @@ IMPLICIT = Target(URL("nats", host="h:1"))
 
 
 def test_a_server_that_dials_sends_connect_first() -> None:
-    harness = Harness()
+    harness = Harness(compression=Compression("off"))
     pooled = harness.connect(target=EXPLICIT)
     [(lines, expect_connect, _)] = session(pooled).called("start")
     assert (lines.count(b"\r\n"), expect_connect) == (1, False)
@@ -125,6 +125,18 @@ def test_a_server_that_dials_sends_connect_first() -> None:
     connect, account_info = lines.split(b"\r\n")[:2]
     assert connect.startswith(b"CONNECT ")
     assert json.loads(account_info[5:])["route_account"] == "$SYS"
+    assert harness.log.of(pooled)[:2] == ["Route connect msg sent", "Route connection created"]
+    assert not session(account).options["negotiates"]
+
+
+@pytest.mark.parametrize("mode", ["accept", "s2_fast"])
+def test_before_the_compression_is_agreed_on_it_sends_nothing_else(mode: str) -> None:
+    harness = Harness(compression=Compression(mode))
+    for account in ("", "$SYS"):
+        route = harness.connect(target=Target(EXPLICIT.url, account=account))
+        [(lines, _, _)] = session(route).called("start")
+        assert lines.count(b"\r\n") == 1
+        assert session(route).options["negotiates"]
 
 
 @pytest.mark.parametrize(("username", "timeout"), [("", 0.0), ("u", 2.0)])

@@ -20,7 +20,7 @@ from gnats.go.url import URL
 from gnats.nkeys.identity import Identity
 from gnats.options.options import Options
 from gnats.options.values.auth import SubjectPermission
-from gnats.options.values.cluster import ClusterOptions, RoutePermissions
+from gnats.options.values.cluster import ClusterOptions, Compression, RoutePermissions
 
 from .fakes import Log, Session, session
 
@@ -241,13 +241,14 @@ def test_a_connection_for_an_account() -> None:
     assert server.log.of(route)[-1] == 'Registering remote route "R" for account "S"'
     dialled = server.info(server.dialled(account="S"), server_id="Q")
     [terms] = session(dialled).called("join")
-    assert (terms["account"], terms["greeting"], terms["measure"]) == (b"S", b"", False)
+    assert (terms["account"], terms["measure"]) == (b"S", False)
+    assert json.loads(terms["greeting"][5:])["route_account"] == "S"
     assert dialled.peer
     assert dialled.peer.route_account == "S"
 
 
 def test_without_a_pool() -> None:
-    server = Server(pool_size=-1, accounts=())
+    server = Server(pool_size=-1, accounts=(), compression=Compression("off"))
     route = server.info(server.dialled())
     [terms] = session(route).called("join")
     assert (terms["pool_index"], terms["pool_size"], terms["greeting"]) == (-1, 1, b"")
@@ -334,3 +335,71 @@ def test_later_infos_go_to_the_cluster() -> None:
     route = server.info(server.info(server.accepted()), server_id="Q")
     assert session(route).called("resume") == [None]
     assert server.events[-1] == ("informed", "Q")
+
+
+def test_nothing_is_negotiated_by_default() -> None:
+    # both servers accept compression, and none asks for it
+    server = Server()
+    for route in server.info(server.accepted(), compression="accept"), server.info(server.dialled()):
+        assert [name for name, _ in session(route).calls] == ["join"]
+    assert [route.compression for route in server.routes] == ["off", "not supported"]
+    [terms] = session(route).called("join")
+    assert json.loads(terms["greeting"][5:])["compression"] == "not supported"
+
+
+@pytest.mark.parametrize("mode", ["off", "not supported"])
+def test_servers_without_compression(mode: str) -> None:
+    server = Server(compression=Compression(mode))
+    routes = [server.info(server.accepted(), compression=theirs) for theirs in ("", "s2_fast", "x")]
+    assert [route.compression for route in routes[1:]] == [mode, mode]
+    assert routes[0].compression == "not supported"
+    assert not any(session(route).called("compress") for route in routes)
+
+
+@pytest.mark.parametrize("account", ["", "S"])
+def test_compression_is_agreed_on_before_a_route_that_was_dialled_joins(account: str) -> None:
+    server = Server(compression=Compression("s2_better"))
+    route = server.info(server.dialled(account=account, gossip_mode=1), compression="accept")
+    [terms] = session(route).called("compress")
+    greeting = json.loads(terms.pop("greeting")[5:])
+    assert terms == {"solicited": True, "uncompressed": False, "follow_rtt": False}
+    assert (greeting["compression"], greeting.get("route_account", "")) == ("s2_better", account)
+    assert not {"route_pool_idx", "gossip_mode"} & greeting.keys()
+    assert [name for name, _ in session(route).calls] == ["compress"]
+    assert len(server.routes) == 0
+    server.info(route, compression="s2_better")
+    [terms] = session(route).called("join")
+    third = json.loads(terms["greeting"][5:])
+    assert (third["compression"], third["gossip_mode"]) == ("s2_better", 1)
+    assert third.get("route_account", "") == account
+    assert route.compression == "s2_better"
+
+
+def test_compression_is_agreed_on_before_an_accepted_route_joins() -> None:
+    server = Server(compression=Compression("accept"))
+    route = server.info(server.accepted(), compression="s2_auto")
+    [terms] = session(route).called("compress")
+    assert json.loads(terms["greeting"][5:])["compression"] == "s2_fast"
+    assert not terms["solicited"]
+    # the mode of the next INFO is not looked at
+    server.info(route, compression="x", route_pool_idx=2)
+    [terms] = session(route).called("join")
+    assert (terms["greeting"], terms["pool_index"]) == (b"", 2)
+    assert len(session(route).called("compress")) == 1
+
+
+def test_the_level_is_that_of_the_handshakes_time() -> None:
+    server = Server(compression=Compression("s2_auto", (1e3, 2e3, 3e3)))
+    route = server.info(server.accepted(), compression="s2_fast")
+    [terms] = session(route).called("compress")
+    assert (terms["uncompressed"], terms["follow_rtt"], route.compression) == (True, True, "s2_uncompressed")
+    assert json.loads(terms["greeting"][5:])["compression"] == "s2_auto"
+
+
+def test_an_unknown_mode_is_refused() -> None:
+    server = Server()
+    route = server.info(server.accepted(), compression="s2_x")
+    error = 'unsupported route compression mode "s2_x"'
+    assert closed(route) == [(ClosedState.PROTOCOL_VIOLATION, error)]
+    assert server.log.of(route)[0] == error
+    assert not session(route).called("join")

@@ -42,7 +42,7 @@ def test_the_first_info_has_nats_servers_fields_in_its_order() -> None:
         *("route_pool_size", "route_pool_idx"),
     ]
     assert (found["server_id"], found["proto"], found["port"]) == ("ID", 3, 6222)
-    assert (found["compression"], found["route_pool_idx"], len(found["nonce"])) == ("not supported", 2, 15)
+    assert (found["compression"], found["route_pool_idx"], len(found["nonce"])) == ("accept", 2, 15)
 
 
 def test_what_only_some_servers_send() -> None:

@@ -12,6 +12,7 @@ from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.links.link cimport Link
 from gnats.core.messages.message cimport Message
+from gnats.core.net.transport cimport Transport
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.interest_queue cimport InterestChange
 from gnats.core.textsession cimport TextSession
@@ -29,6 +30,15 @@ cdef class RouteSession(TextSession):
     cdef Link link
     cdef uint8_t joined            # the control plane has registered the peer
     cdef uint8_t measured          # post EV_PONG at the next PONG
+    cdef uint8_t unsettled         # it is not agreed yet whether to compress
+    cdef Transport *s2             # the layer that compresses; NULL: none
+    # set by compress(), under lock; the owner's from CTL_COMPRESS on
+    cdef Transport *staged_s2
+    cdef Slice staged_info         # in `keep`
+    cdef uint8_t staged_solicited, staged_follows
+    cdef uint8_t follows_rtt       # post EV_PONG at each PONG
+    # set by set_uncompressed(), under lock
+    cdef uint8_t staged_uncompressed
     # set by join(), under lock; the owner's from CTL_JOINED on
     cdef uint8_t staged_form, staged_traces, staged_measured
     cdef int32_t pool_index        # -1: there is no pool
@@ -46,6 +56,8 @@ cdef class RouteSession(TextSession):
     cdef uint8_t changing
 
     cdef void take_requests(self, uint32_t ctl) noexcept nogil
+    cdef void switch_to_s2(self) noexcept nogil
+    cdef void settle(self) noexcept nogil
     cdef bint carries(self, Account account) noexcept nogil
     cdef void *account_of(self, const Message *m) noexcept nogil
     cdef bint write_change(self, const InterestChange *change) noexcept nogil

@@ -45,7 +45,16 @@ from gnats.core.net.log_records cimport (
 )
 from gnats.core.net.outbound cimport outq_put
 from gnats.core.net.pollstate cimport PollerBase, hand_over_first
-from gnats.core.pings cimport pong_received, send_ping, set_first_ping_timer, set_ping_limits
+from gnats.core.net.s2transport cimport s2_begin, s2_make, s2_set_uncompressed
+from gnats.core.net.transport cimport Transport
+from gnats.core.pings cimport (
+    close_stale,
+    pong_received,
+    send_ping,
+    set_first_ping_timer,
+    set_ping_limits,
+    set_settling_timer,
+)
 from gnats.core.protocol.answers cimport send_err, send_ok
 from gnats.core.protocol.parser cimport (
     BAD_REMOTE_SUB_ARGS,
@@ -62,13 +71,16 @@ from gnats.core.runtime.inbox cimport EV_BEGUN, EV_CONNECT, EV_PONG
 from gnats.core.runtime.kinds cimport ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
-from gnats.core.sessioninput cimport go_on, input_init, punt
+from gnats.core.runtime.timers cimport Timer
+from gnats.core.sessioninput cimport SessionInput, go_on, input_drop, input_init, punt
 from gnats.core.subjects.interest_queue cimport InterestChange, change_queue, change_subject
 from gnats.core.textsession cimport (
+    T_PING,
     TEXT_CTL,
     TextSession,
     share_session,
     share_verbs,
+    session_expired,
     start_auth_timer,
     stop_timers,
 )
@@ -85,6 +97,8 @@ cdef enum:
     CTL_AGAIN = TEXT_CTL << 3       # announce_again()
     CTL_CARRY = TEXT_CTL << 4       # drop_account(), carry()
     CTL_PINGS = TEXT_CTL << 5       # set_pings()
+    CTL_COMPRESS = TEXT_CTL << 6    # compress()
+    CTL_LEVEL = TEXT_CTL << 7       # set_uncompressed()
     # Bytes of changes of interest that may wait; a peer that falls behind by more begins anew.
     MOST_INTEREST = 1 << 30
     FEW_BYTES = 512                 # bytes of a line that fit on the stack
@@ -97,7 +111,8 @@ cdef ParserHandlers VERBS
 cdef class RouteSession(TextSession):
     """A connection to another server of the cluster; see Connection. `kind` is ROUTER.
 
-    Sizes are in bytes, `write_deadline` and `ping_interval` in seconds.
+    Sizes are in bytes, `write_deadline` and `ping_interval` in seconds. With `negotiates`, send no PING before
+    compress() or join(), and close the connection when neither is called within the time of all unanswered PINGs.
     """
 
     def __cinit__(
@@ -110,6 +125,7 @@ cdef class RouteSession(TextSession):
         AccountRegistry registry not None,
         *,
         int max_control_line=MAX_CONTROL_LINE_SIZE,
+        bint negotiates=False,
         **_session,
     ):
         self.session = &ROUTE_SESSION
@@ -118,6 +134,7 @@ cdef class RouteSession(TextSession):
         self.input.parser.max_payload = -1
         self.registry = registry
         self.form = FORM_RMSG
+        self.unsettled = negotiates
         link_init(&self.link, self, registry, MOST_INTEREST, carries, write_change)
         begin_message(self, &self.input.parser.pa.m)
 
@@ -138,6 +155,37 @@ cdef class RouteSession(TextSession):
         With `verbose`, answer messages and interest with +OK.
         """
         self.request((CTL_VERBOSE if verbose else 0) | CTL_ACCEPTED | CTL_RESUME, 0)
+
+    def compress(
+        self, bytes greeting not None, *, bint solicited, bint uncompressed=False, bint follow_rtt=False
+    ) -> None:
+        """Both servers compress from now on: send `greeting`, an INFO, and go on with what follows the peer's INFO.
+
+        A connection that was `solicited`, by this server, sends the greeting as it is, and nothing more before the peer
+        has begun to compress. Otherwise the greeting is compressed, and so is what follows the peer's INFO. With
+        `uncompressed`, write the format only, which costs the least. With `follow_rtt`, post EV_PONG at each PONG. Call
+        it once, before join(). Raises MemoryError.
+        """
+        cdef Transport *layer
+        self.keep.append(greeting)
+        layer = s2_make(self, solicited, uncompressed)
+        if layer == NULL:
+            raise MemoryError
+        pthread_mutex_lock(&self.lock)
+        self.staged_s2 = layer
+        self.staged_info.p = PyBytes_AS_STRING(greeting)
+        self.staged_info.n = PyBytes_GET_SIZE(greeting)
+        self.staged_solicited = solicited
+        self.staged_follows = follow_rtt
+        pthread_mutex_unlock(&self.lock)
+        self.request(CTL_COMPRESS | CTL_RESUME, 0)
+
+    def set_uncompressed(self, bint uncompressed) -> None:
+        """After compress(): write the format only from now on, or compress."""
+        pthread_mutex_lock(&self.lock)
+        self.staged_uncompressed = uncompressed
+        pthread_mutex_unlock(&self.lock)
+        self.request(CTL_LEVEL, 0)
 
     def join(
         self,
@@ -237,7 +285,14 @@ cdef class RouteSession(TextSession):
             self.input.parser.auth_set = 0
             self.admitted = 1
             self.verbose = ctl & CTL_VERBOSE != 0
+        if ctl & CTL_COMPRESS and self.s2 == NULL and not load8(&self.closing):
+            self.switch_to_s2()
+        if ctl & CTL_LEVEL and self.s2 != NULL:
+            pthread_mutex_lock(&self.lock)
+            s2_set_uncompressed(self.s2, self.staged_uncompressed)
+            pthread_mutex_unlock(&self.lock)
         if ctl & CTL_JOINED and not self.joined:
+            self.settle()
             self.joined = 1
             self.admitted = 1
             self.one_account = self.account_name.n != 0
@@ -261,6 +316,28 @@ cdef class RouteSession(TextSession):
         if ctl & CTL_PINGS:
             self.change_pings()
         link_remove_gone(self, &self.link)
+
+    cdef void switch_to_s2(self) noexcept nogil:
+        cdef SessionInput *input = &self.input
+        cdef const char *kept = NULL
+        cdef size_t n = 0
+        self.s2 = self.staged_s2
+        self.follows_rtt = self.staged_follows
+        if self.staged_solicited:
+            self.queue_outbound(self.staged_info.p, self.staged_info.n)
+        if input.kept != NULL:
+            kept = input.kept + input.kept_at
+            n = input.kept_n - input.kept_at
+        s2_begin(self, self.s2, kept, n)
+        input_drop(input)
+        if not self.staged_solicited:
+            self.queue_outbound(self.staged_info.p, self.staged_info.n)
+        self.settle()
+
+    cdef void settle(self) noexcept nogil:
+        if self.unsettled and not load8(&self.closing):
+            self.unsettled = 0
+            set_first_ping_timer(self, &self.pings)
 
     cdef bint carries(self, Account account) noexcept nogil:
         cdef size_t i
@@ -317,7 +394,10 @@ cdef class RouteSession(TextSession):
         interval = self.staged_ping_interval
         most = self.staged_ping_max
         pthread_mutex_unlock(&self.lock)
-        if not load8(&self.closing):
+        if self.unsettled:   # the timer is not for PINGs yet
+            self.pings.interval = interval
+            self.pings.max = most
+        elif not load8(&self.closing):
             set_ping_limits(self, &self.pings, interval, most)
 
     cdef bint set_pinned(self, const Slice *name, bint pinned) noexcept nogil:
@@ -393,8 +473,9 @@ cdef class RouteSession(TextSession):
         return punt(self, EV_CONNECT, arg, n)
 
     cdef int process_pong(self) noexcept nogil:
+        cdef bint awaited = self.pings.out > 0
         pong_received(self, &self.pings)
-        if self.measured:
+        if self.measured or (self.follows_rtt and awaited):
             self.measured = 0
             self.inbox.post_data(EV_PONG, <void *> self, &self.source, 0, 0, NULL, 0)
         return go_on(self)
@@ -529,7 +610,17 @@ cdef bint write_difference(Subscriber owner, const InterestChange *change) noexc
 cdef void begin(Connection c) noexcept nogil:
     c.inbox.post_data(EV_BEGUN, <void *> c, &c.source, 0, 0, NULL, 0)
     start_auth_timer(<RouteSession> c)
-    set_first_ping_timer(<RouteSession> c, &(<RouteSession> c).pings)
+    if (<RouteSession> c).unsettled:
+        set_settling_timer(<RouteSession> c, &(<RouteSession> c).pings)
+    else:
+        set_first_ping_timer(<RouteSession> c, &(<RouteSession> c).pings)
+
+
+cdef void expired(Connection c, Timer *t) noexcept nogil:
+    if t.kind == T_PING and (<RouteSession> c).unsettled:
+        close_stale(<RouteSession> c)
+    else:
+        session_expired(c, t)
 
 
 cdef void on_control(Connection c, uint32_t ctl) noexcept nogil:
@@ -555,6 +646,7 @@ cdef bint closing(Connection c) noexcept nogil:
 
 share_session(&ROUTE_SESSION)
 ROUTE_SESSION.begin = begin
+ROUTE_SESSION.expired = expired
 ROUTE_SESSION.on_control = on_control
 ROUTE_SESSION.announce = announce
 ROUTE_SESSION.send_denied = send_denied

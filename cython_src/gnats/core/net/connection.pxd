@@ -51,6 +51,7 @@ cdef enum:
     BEHIND = 2                # the control plane has too much of its work waiting: until CTL_GO_ON
     UNANSWERED = 4            # the session waits for the control plane's answer, until CTL_RESUME
     UNFINISHED = 8            # a turn was over before all that was read was handled; the session keeps the rest
+    UNREAD = 16               # the transport has more input that has come (TransportType.more)
 
 cdef enum:
     # kinds of timers; a session numbers its own from SESSION_TIMERS on
@@ -129,7 +130,7 @@ cdef class Connection(ConnectionBase):
     cdef size_t gate              # bytes queued, three quarters of max_pending; beyond them producers are stalled
     cdef size_t flush_over        # bytes queued; beyond them a delivery flushes at once
     cdef uint64_t backlog         # bytes queued when the owner looked last; atomic, the owner writes, publishers read
-    cdef uint64_t sent            # bytes that the socket has taken
+    cdef uint64_t sent            # bytes that the socket has taken, as unsent() counts them
     # the write deadline that is set: the value that `sent` must reach, that from which it counts, and since when
     cdef uint64_t deadline_mark, deadline_from
     cdef int64_t deadline_set     # monotonic ns
@@ -150,7 +151,7 @@ cdef class Connection(ConnectionBase):
     # `may_stall` it is never stalled, and its messages are not dropped instead: a link carries those of many clients.
     cdef int64_t stall_ns
     cdef uint8_t may_stall
-    cdef uint8_t paused           # STALLED | BEHIND | UNANSWERED | UNFINISHED
+    cdef uint8_t paused           # STALLED | BEHIND | UNANSWERED | UNFINISHED | UNREAD
     cdef void *stall_next         # in ps.stalled
     cdef void *stall_prev
     cdef uint8_t waiting          # in ps.waiting, for another turn
@@ -211,6 +212,7 @@ cdef class Connection(ConnectionBase):
     cdef void signal_owner(self) noexcept nogil
     cdef void set_interest(self, uint32_t events) noexcept nogil
     cdef void read_loop(self) noexcept nogil
+    cdef void look_for_more(self) noexcept nogil   # set UNREAD if the transport has more input
     cdef void input_handled(self) noexcept nogil   # pause, if the input that was handled gives a reason
     cdef void begin(self) noexcept nogil           # watch the socket, and begin the transport or the session
     cdef void begin_session(self) noexcept nogil   # unless it is closing

@@ -322,10 +322,10 @@ cdef class Connection(ConnectionBase):
     cdef void resume_reading(self) noexcept nogil:
         if load8(&self.closing):
             return
-        if self.paused == UNFINISHED:
-            self.wait_for_turn()
-        elif self.paused:
+        if self.paused & ~<uint8_t> (UNFINISHED | UNREAD):
             return
+        if self.paused:
+            self.wait_for_turn()
         elif unlikely(self.transport.ended):
             self.close_connection_nogil(self.transport.ended)
         else:
@@ -375,8 +375,13 @@ cdef class Connection(ConnectionBase):
             want = got
         self.session.feed(self, want, ps.rbuf, got - want)
         self.input_handled()
+        self.look_for_more()
         if unlikely(self.paused or self.transport.ended):
             self.resume_reading()
+
+    cdef void look_for_more(self) noexcept nogil:
+        if self.transport.type.more != NULL and self.transport.type.more(self.transport):
+            self.paused |= UNREAD
 
     cdef void input_handled(self) noexcept nogil:
         if load8(&self.closing):
@@ -408,14 +413,18 @@ cdef class Connection(ConnectionBase):
         if self.torn:
             self.post_closed()
             return
-        if load8(&self.closing) or self.paused != UNFINISHED:
+        if load8(&self.closing) or self.paused & ~<uint8_t> (UNFINISHED | UNREAD):
             return
-        self.paused = 0
-        self.ps.epoch += 1
-        self.ps.now = monotonic_ns()
-        self.set_trace_level()
-        self.session.resume(self)
-        self.input_handled()
+        if self.paused & UNFINISHED:
+            self.paused &= ~<uint8_t> UNFINISHED
+            self.ps.epoch += 1
+            self.ps.now = monotonic_ns()
+            self.set_trace_level()
+            self.session.resume(self)
+            self.input_handled()
+        else:
+            self.paused = 0
+            self.read_loop()
         self.resume_reading()
 
     # -- writing -------------------------------------------------------------------------------------------------

@@ -80,6 +80,7 @@ cdef struct PollState:
     size_t rbuf_len
     Scratch scratch         # the lines of the message being encoded (core.messages.encode),
     Scratch scratch_like    # and that of the same message under the subject of a stream import
+    void *s2                # for S2 compression (core.net.s2transport); NULL before the first
     char *mapped            # the subject that the current message's is mapped to; grows
     size_t mapped_len
     uint32_t nclients       # atomic

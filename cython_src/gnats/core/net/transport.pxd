@@ -21,6 +21,8 @@ cdef struct TransportType:
     # Read: the first `want` bytes to `to`, the rest to the poller's buffer. Return the bytes read, 0 at the end, or
     # -errno. A layer that decodes its input may use more of that buffer than `room` bytes.
     long (*receive)(Transport *t, char *to, size_t want, size_t room) noexcept nogil
+    # Return whether input has come that receive() hands on without reading below. NULL: there never is any.
+    bint (*more)(const Transport *t) noexcept nogil
     # Send what `out` holds. Return the bytes that the socket took, or -errno.
     long (*flush)(Transport *t, OutQueue *out) noexcept nogil
     # Return the bytes that wait for the socket, in `out`, here and below, less those that may not leave yet.

@@ -72,6 +72,7 @@ cdef uint32_t socket_chunks(const Transport *t, const OutQueue *out) noexcept no
 
 SOCKET.begin = NULL
 SOCKET.receive = socket_receive
+SOCKET.more = NULL
 SOCKET.flush = socket_flush
 SOCKET.unsent = socket_unsent
 SOCKET.chunks = socket_chunks

@@ -107,6 +107,7 @@ cdef void free_disturbed(Transport *base) noexcept nogil:
 
 DISTURBED.begin = begin
 DISTURBED.receive = receive
+DISTURBED.more = NULL
 DISTURBED.flush = flush
 DISTURBED.unsent = unsent
 DISTURBED.chunks = chunks

@@ -442,6 +442,7 @@ cdef Tls *tls_of(Connection c) noexcept nogil:
 
 TLS.begin = begin
 TLS.receive = receive
+TLS.more = NULL
 TLS.flush = flush
 TLS.unsent = unsent
 TLS.chunks = chunks
