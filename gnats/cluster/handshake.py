@@ -241,7 +241,6 @@ class Handshake:
             self._info.initial(account=route.account, compression=mode),
             solicited=route.solicited,
             uncompressed=mode == S2_UNCOMPRESSED,
-            follow_rtt=configured.mode == S2_AUTO,
         )
         return True
 

@@ -11,7 +11,7 @@ from gnats.cluster.routes import Routes
 from gnats.connection.closed_state import ClosedState
 from gnats.errors import OptionError
 from gnats.go.text import quote
-from gnats.options.values.cluster import ClusterOptions
+from gnats.options.values.cluster import NOT_SUPPORTED, OFF, S2_AUTO, ClusterOptions
 
 if TYPE_CHECKING:
     from gnats.go.url import URL
@@ -76,7 +76,6 @@ class ClusterReload:
             self._apply_routes()
 
     def _apply_cluster(self) -> None:
-        # Another mode of compression is to be applied here; until then options.reloadable refuses it.
         new = self._new
         if new.name != self._old.name:
             self._rename(new.name, False)
@@ -113,6 +112,8 @@ class ClusterReload:
             self._close_unpinned(pinned_certs(new))
         if new.permissions != old.permissions:
             self._set_permissions()
+        if new.compression != old.compression:
+            self._change_compression()
         if _told(new) != _told(old):
             self._tell()
         if (new.pool_size, set(new.accounts)) != (old.pool_size, set(old.accounts)):
@@ -135,6 +136,19 @@ class ClusterReload:
                     route.session.set_permissions(permissions)
             except MemoryError:
                 route.out_of_memory(self._log)
+
+    def _change_compression(self) -> None:
+        """Compress as configured now. Dial those peers again with whom that has to be agreed on."""
+        new = self._new.compression
+        for route in list(self._cluster.routes):
+            if route.compression in (NOT_SUPPORTED, new.mode):
+                continue
+            if route.compression == OFF or not new.mode.startswith("s2_"):
+                route.close(self._log, ClosedState.CLIENT_CLOSED)
+            elif new.mode == S2_AUTO:
+                route.follow_rtt(new)
+            else:
+                route.use_level(new.mode)
 
     def _tell(self) -> None:
         """Tell all peers the options that they may need."""

@@ -201,10 +201,12 @@ class Route(ReportedConnection):
 
     def follow_rtt(self, configured: Compression) -> None:
         """Compress as the round trip time says, if configured so (updateS2AutoCompressionLevel)."""
-        if self.session is None or configured.mode != S2_AUTO or not negotiates(self.compression):
-            return
-        level = self.s2_level(configured.rtt_thresholds)
-        if level != self.compression:
+        if self.session and configured.mode == S2_AUTO and negotiates(self.compression):
+            self.use_level(self.s2_level(configured.rtt_thresholds))
+
+    def use_level(self, level: str) -> None:
+        """Use another level of compression; the peer need not know."""
+        if self.session and level != self.compression:
             self.compression = level
             self.session.set_uncompressed(level == S2_UNCOMPRESSED)
 

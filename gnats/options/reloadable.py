@@ -232,7 +232,6 @@ def _check_cluster(old: ClusterOptions, new: ClusterOptions) -> None:
     changes: tuple[tuple[str, object, object], ...] = (
         ("host", old.host, new.host),
         ("port", old.port, new.port),
-        ("compression", old.compression, new.compression),
     )
     for what, was, will in changes:
         if was != will:

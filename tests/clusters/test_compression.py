@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Iterator
@@ -10,15 +11,19 @@ from pathlib import Path
 
 import pytest
 from support.caller import Caller
+from support.certs import Certificates
 from support.clusters import Cluster, line, star
 from support.launch import launcher, require
+from support.reload import reload
+from support.routepeer import POOL
 from support.servers import REFERENCE, Kind, selected, until
 
 pytestmark = pytest.mark.timeout(180)
 
+AUTO = "{ mode: s2_auto, rtt_thresholds: [1h, 2h] }"
 LEVELS = {
     # what a server with this mode writes if the peer wants compression, too
-    "{ mode: s2_auto, rtt_thresholds: [1h, 2h] }": "s2_uncompressed",
+    AUTO: "s2_uncompressed",
     "s2_fast": "s2_fast",
     "s2_better": "s2_better",
     "s2_best": "s2_best",
@@ -87,10 +92,11 @@ def test_all_modes_in_one_cluster(members: list[Kind], tmp_path: Path) -> None:
                 assert [other.next_on(f"all.{number}").payload for _ in payloads()] == payloads()
 
 
-@pytest.fixture(
-    params=[(one, other) for one in selected() for other in selected()],
-    ids=lambda kinds: "+".join(kind.name for kind in kinds),
-)
+def named(kinds: tuple[Kind, Kind]) -> str:
+    return "+".join(kind.name for kind in kinds)
+
+
+@pytest.fixture(params=list(itertools.product(selected(), selected())), ids=named)
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     """Two members that compress, and the second dials the first."""
     for kind in request.param:
@@ -115,6 +121,62 @@ def test_large_messages_and_many_small_ones(pair: Cluster, ends: tuple[int, int]
         for payload in sent:
             publisher.publish("big", payload)
         assert [subscriber.next().payload for _ in sent] == sent
+
+
+RELOADS = {
+    # the mode of both before, that of the first afterwards, and what then both write
+    "another level": ("s2_fast", "s2_best", ["s2_best", "s2_fast"]),
+    "by the round trip time": (
+        "s2_fast",
+        "{ mode: s2_auto, rtt_thresholds: [1h, 2h] }",
+        ["s2_uncompressed", "s2_fast"],
+    ),
+    "off": ("s2_fast", "off", ["off", "off"]),
+    "accept": ("s2_better", "accept", ["s2_better", "s2_better"]),
+    "on": ("accept", "s2_fast", ["s2_fast", "s2_fast"]),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "written"), RELOADS.values(), ids=RELOADS)
+@pytest.mark.parametrize("kinds", list(itertools.product(selected(), selected())), ids=named)
+def test_a_reload(
+    kinds: tuple[Kind, Kind], before: str, after: str, written: list[str], tmp_path: Path
+) -> None:
+    with launcher(REFERENCE, tmp_path) as launch:
+        cluster = Cluster(launch, kinds, block=f"compression: {before}", routes=line)
+        cluster.wait_mesh()
+        conf = cluster[0].conf.read_text()
+        reload(cluster[0], conf.replace(f"compression: {before}", f"compression: {after}"))
+
+        def settled() -> bool:
+            shown = [[route["compression"] for route in cluster.routes(number)] for number in (0, 1)]
+            return shown == [[mode] * (POOL + 1) for mode in written]
+
+        until(settled)
+        with Caller(cluster[0]) as publisher, Caller(cluster[1]) as subscriber:
+            subscriber.subscribe("after")
+            cluster.wait_interest(0, 1, "after")
+            for payload in payloads():
+                publisher.publish("after", payload)
+            assert [subscriber.next().payload for _ in payloads()] == payloads()
+
+
+@pytest.mark.parametrize("kinds", list(itertools.product(selected(), selected())), ids=named)
+def test_over_tls(kinds: tuple[Kind, Kind], certs: Certificates, tmp_path: Path) -> None:
+    block = f"compression: s2_fast, tls {{ {certs.node.tls_block}, ca_file: '{certs.ca.cert_file}' }}"
+    with launcher(REFERENCE, tmp_path) as launch:
+        cluster = Cluster(launch, kinds, block=block, routes=line)
+        cluster.wait_mesh()
+        with Caller(cluster[0]) as one, Caller(cluster[1]) as other:
+            for number, (publisher, subscriber) in enumerate(((one, other), (other, one))):
+                subscriber.subscribe(f"to.{number}")
+                cluster.wait_interest(number, 1 - number, f"to.{number}")
+                sent = payloads() * 10
+                for payload in sent:
+                    publisher.publish(f"to.{number}", payload)
+                assert [subscriber.next().payload for _ in sent] == sent
+        assert {route["compression"] for route in cluster.routes(0)} == {"s2_fast"}
+        assert "TLS handshake complete" in cluster[0].log
 
 
 def test_a_server_that_starts_again_compresses_again(pair: Cluster) -> None:

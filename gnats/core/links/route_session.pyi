@@ -38,15 +38,13 @@ class RouteSession(TextSession):
 
         With `verbose`, answer messages and interest with +OK.
         """
-    def compress(
-        self, greeting: bytes, *, solicited: bool, uncompressed: bool = False, follow_rtt: bool = False
-    ) -> None:
+    def compress(self, greeting: bytes, *, solicited: bool, uncompressed: bool = False) -> None:
         """Both servers compress from now on: send `greeting`, an INFO; go on behind the INFO of the peer.
 
         A connection that was `solicited`, by this server, sends the greeting as it is, and nothing more
         before the peer has begun to compress. Otherwise the greeting is compressed, and so is what follows
-        the peer's INFO. With `uncompressed`, write the format only, which costs the least. With `follow_rtt`,
-        post EV_PONG at each PONG. Call it once, before join(). Raises MemoryError.
+        the peer's INFO. With `uncompressed`, write the format only, which costs the least. Post EV_PONG at
+        each PONG from now on. Call it once, before join(). Raises MemoryError.
         """
     def set_uncompressed(self, uncompressed: bool) -> None:
         """After compress(): write the format only from now on, or compress."""

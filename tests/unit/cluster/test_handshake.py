@@ -362,7 +362,7 @@ def test_compression_is_agreed_on_before_a_route_that_was_dialled_joins(account:
     route = server.info(server.dialled(account=account, gossip_mode=1), compression="accept")
     [terms] = session(route).called("compress")
     greeting = json.loads(terms.pop("greeting")[5:])
-    assert terms == {"solicited": True, "uncompressed": False, "follow_rtt": False}
+    assert terms == {"solicited": True, "uncompressed": False}
     assert (greeting["compression"], greeting.get("route_account", "")) == ("s2_better", account)
     assert not {"route_pool_idx", "gossip_mode"} & greeting.keys()
     assert [name for name, _ in session(route).calls] == ["compress"]
@@ -392,7 +392,7 @@ def test_the_level_is_that_of_the_handshakes_time() -> None:
     server = Server(compression=Compression("s2_auto", (1e3, 2e3, 3e3)))
     route = server.info(server.accepted(), compression="s2_fast")
     [terms] = session(route).called("compress")
-    assert (terms["uncompressed"], terms["follow_rtt"], route.compression) == (True, True, "s2_uncompressed")
+    assert (terms["uncompressed"], route.compression) == (True, "s2_uncompressed")
     assert json.loads(terms["greeting"][5:])["compression"] == "s2_auto"
 
 

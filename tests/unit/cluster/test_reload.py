@@ -16,10 +16,9 @@ from gnats.cluster.route import Route, Target
 from gnats.connection.closed_state import ClosedState
 from gnats.errors import OptionError
 from gnats.go.url import URL
-from gnats.options.options import Options
 from gnats.options.reloadable import diff_options
 from gnats.options.values.auth import SubjectPermission
-from gnats.options.values.cluster import RoutePermissions
+from gnats.options.values.cluster import Compression, RoutePermissions
 
 from .fakes import info, session
 from .test_cluster import EXPLICIT, URLS, Harness
@@ -354,6 +353,43 @@ def test_a_peer_pins_an_account_that_this_server_has_not() -> None:
     assert (session(route).sent, closed(route)) == ([], [])
 
 
+# -- compression ---------------------------------------------------------------------------------------------
+
+AUTO = Compression("s2_auto", (1e3, 2e3, 3e3))
+
+
+@pytest.mark.parametrize(
+    ("mode", "new", "after"),
+    [
+        # a route's mode, the one that is configured anew, the one then; "" if it is closed
+        ("s2_fast", Compression("s2_best"), "s2_best"),
+        ("s2_best", AUTO, "s2_uncompressed"),
+        ("s2_uncompressed", Compression("s2_fast"), "s2_fast"),
+        ("s2_fast", Compression("s2_fast"), "s2_fast"),
+        ("s2_fast", Compression("off"), ""),
+        ("s2_fast", Compression("accept"), ""),
+        ("s2_fast", Compression("not supported"), ""),
+        ("off", Compression("s2_fast"), ""),
+        ("off", Compression("accept"), ""),
+        ("off", Compression("off"), "off"),
+        ("not supported", Compression("s2_fast"), "not supported"),
+    ],
+)
+def test_compression_changes_in_place_or_the_peer_is_dialled_again(
+    mode: str, new: Compression, after: str
+) -> None:
+    harness = Harness(compression=Compression("s2_better"))
+    route = harness.connect()
+    route.compression = mode
+    reload(harness, compression=new)
+    if after:
+        assert (route.compression, closed(route)) == (after, [])
+    else:
+        assert closed(route) == [(ClosedState.CLIENT_CLOSED, None)]
+    levels = session(route).called("set_uncompressed")
+    assert levels == ([after == "s2_uncompressed"] if after not in ("", mode) else [])
+
+
 # -- refusals ------------------------------------------------------------------------------------------------
 
 
@@ -362,7 +398,6 @@ def test_a_peer_pins_an_account_that_this_server_has_not() -> None:
     [
         ({"host": "1.2.3.4"}, "host: old=127.0.0.1, new=1.2.3.4"),
         ({"port": 6223}, "port: old=6222, new=6223"),
-        ({"compression": Options().cluster.compression}, "compression: old=accept, new="),
     ],
 )
 def test_refused(changes: dict[str, Any], error: str) -> None:

@@ -35,8 +35,7 @@ cdef class RouteSession(TextSession):
     # set by compress(), under lock; the owner's from CTL_COMPRESS on
     cdef Transport *staged_s2
     cdef Slice staged_info         # in `keep`
-    cdef uint8_t staged_solicited, staged_follows
-    cdef uint8_t follows_rtt       # post EV_PONG at each PONG
+    cdef uint8_t staged_solicited
     # set by set_uncompressed(), under lock
     cdef uint8_t staged_uncompressed
     # set by join(), under lock; the owner's from CTL_JOINED on

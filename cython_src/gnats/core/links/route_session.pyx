@@ -156,15 +156,13 @@ cdef class RouteSession(TextSession):
         """
         self.request((CTL_VERBOSE if verbose else 0) | CTL_ACCEPTED | CTL_RESUME, 0)
 
-    def compress(
-        self, bytes greeting not None, *, bint solicited, bint uncompressed=False, bint follow_rtt=False
-    ) -> None:
+    def compress(self, bytes greeting not None, *, bint solicited, bint uncompressed=False) -> None:
         """Both servers compress from now on: send `greeting`, an INFO, and go on with what follows the peer's INFO.
 
         A connection that was `solicited`, by this server, sends the greeting as it is, and nothing more before the peer
         has begun to compress. Otherwise the greeting is compressed, and so is what follows the peer's INFO. With
-        `uncompressed`, write the format only, which costs the least. With `follow_rtt`, post EV_PONG at each PONG. Call
-        it once, before join(). Raises MemoryError.
+        `uncompressed`, write the format only, which costs the least. Post EV_PONG at each PONG from now on. Call it
+        once, before join(). Raises MemoryError.
         """
         cdef Transport *layer
         self.keep.append(greeting)
@@ -176,7 +174,6 @@ cdef class RouteSession(TextSession):
         self.staged_info.p = PyBytes_AS_STRING(greeting)
         self.staged_info.n = PyBytes_GET_SIZE(greeting)
         self.staged_solicited = solicited
-        self.staged_follows = follow_rtt
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_COMPRESS | CTL_RESUME, 0)
 
@@ -322,7 +319,6 @@ cdef class RouteSession(TextSession):
         cdef const char *kept = NULL
         cdef size_t n = 0
         self.s2 = self.staged_s2
-        self.follows_rtt = self.staged_follows
         if self.staged_solicited:
             self.queue_outbound(self.staged_info.p, self.staged_info.n)
         if input.kept != NULL:
@@ -475,7 +471,7 @@ cdef class RouteSession(TextSession):
     cdef int process_pong(self) noexcept nogil:
         cdef bint awaited = self.pings.out > 0
         pong_received(self, &self.pings)
-        if self.measured or (self.follows_rtt and awaited):
+        if self.measured or (self.s2 != NULL and awaited):
             self.measured = 0
             self.inbox.post_data(EV_PONG, <void *> self, &self.source, 0, 0, NULL, 0)
         return go_on(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import shutil
@@ -425,9 +426,8 @@ def test_a_network_that_splits_and_delays(most: int) -> None:
 def test_failures_below_close_the_connection() -> None:
     for reads, writes in ((3, -1), (-1, 3)):
         with DataPlane() as plane:
-            route = plane.waiting_route(
-                prepare=lambda s, r=reads, w=writes: disturb(s, 64, reads=r, writes=w)
-            )
+            failing = functools.partial(disturb, most=64, reads=reads, writes=writes)
+            route = plane.waiting_route(prepare=failing)
             assert isinstance(route.session, RouteSession)
             route.say(INFO)
             route.session.compress(GREETING * 100, solicited=False, uncompressed=True)
@@ -438,7 +438,7 @@ def test_failures_below_close_the_connection() -> None:
 
 def test_a_pong_is_told_once_a_ping() -> None:
     with DataPlane() as plane:
-        route = Compressing(plane, follow_rtt=True)
+        route = Compressing(plane)
         route.join(measure=True)
         assert route.hear() == b"PING\r\n"
         route.say(route.stream.encode(b"PONG\r\nPONG\r\n"))
