@@ -65,21 +65,27 @@ def test_a_request_is_answered(ab: Ends, beside: Ends) -> None:
 
 
 def test_only_the_first_answer_counts(ab: Ends, beside: Ends) -> None:
-    """Both of the account's clients have got the request."""
+    """Both of the account's clients have got the request.
+
+    nats-server may pass on two that come at the same time: the second one waits until the first has arrived.
+    """
     a, b = ab
     serve(a, beside[0], "svc.first")
     serve(beside[0], a, "svc.first")
     inbox = b.ask("ask.first", b"?")
-    for client in a, beside[0]:
-        request = client.next()
-        client.publish(request.reply, b"me")
-        client.publish(request.reply, b"again")
-        client.fence()
-    assert b.next_on(inbox).payload == b"me"
-    second = b.ask("ask.first", b"?")
+    first, second = (client.next() for client in (a, beside[0]))
+    a.publish(first.reply, b"me")
+    a.publish(first.reply, b"again")
+    if b.server.kind.is_reference:
+        assert b.next().payload == b"me"
+    beside[0].publish(second.reply, b"me")
+    beside[0].fence()
+    if not b.server.kind.is_reference:
+        assert b.next_on(inbox).payload == b"me"
+    last = b.ask("ask.first", b"?")
     for client in a, beside[0]:
         client.publish(client.next().reply, b"late")
-    assert b.next().subject == second
+    assert b.next().subject == last
 
 
 def test_a_stream_of_answers(ab: Ends, beside: Ends) -> None:
