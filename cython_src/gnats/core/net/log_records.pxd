@@ -37,7 +37,7 @@ cpdef enum LogCode:
     LOG_TLS_COMPLETE = 81
     LOG_TLS_VERSION = 82            # b: 0x0303 or 0x0304; data: cipher suite
     LOG_TLS_TIMEOUT = 83
-    LOG_TLS_ERROR = 84              # b: Tls.error_code; data: verify_error, text, NUL, host, NUL, chain: gnats.tls.errors
+    LOG_TLS_ERROR = 84              # b: Tls.error_code; data: verify_error, text NUL host NUL chain: gnats.tls.errors
     LOG_TLS_PROBE = 85              # as LOG_TLS_ERROR, of a peer that does not speak TLS at all
     LOG_TLS_NOT_PINNED = 86         # data: digest of the peer's key, or nothing
 
