@@ -182,10 +182,13 @@ ENDED = (
         "limits.batch.max_msgs", "limits.batch.timeout", "limits.batch.max_inflight_total",
         "limits.batch.max_inflight_per_stream",
     )),
+    *(f"leafnodes.{name}" for name in (
+        "port", "reconnect", "dial_timeout", "write_deadline", "authorization.timeout",
+    )),
     *(f"accounts.A.jetstream.{name}" for name in ("mem", "disk", "streams", "consumers", "max_ack_pending")),
     *(f"accounts.A.limits.{name}" for name in ("max_conn", "max_subs", "max_payload", "max_leafnodes")),
 )  # fmt: skip
-STARTED_ELSEWHERE = ("port", "http_port", "prof_port", "accounts.", "lame_duck")
+STARTED_ELSEWHERE = ("port", "leafnodes.port", "http_port", "prof_port", "accounts.", "lame_duck")
 """Not started: ports that may be in use, and options that need more than a number."""
 
 

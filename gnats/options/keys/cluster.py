@@ -4,11 +4,11 @@ from typing import Any
 
 from gnats.conf import Token
 from gnats.errors import OptionError
-from gnats.go.text import SECOND, parse_duration, quote
-from gnats.go.url import URL, parse_url
+from gnats.go.text import SECOND, parse_duration
 from gnats.options.keys.authorization import authorization
 from gnats.options.keys.permissions import permissions
 from gnats.options.keys.tls import link_tls
+from gnats.options.keys.urls import server_urls
 from gnats.options.keys.values import (
     ConfigError,
     Problems,
@@ -93,20 +93,6 @@ def _checked(found: Permissions, token: Token) -> RoutePermissions:
     return of_routes
 
 
-def _routes(key: str, token: Token, problems: Problems) -> tuple[URL, ...]:
-    urls: dict[str, URL] = {}
-    for item in array(key, token):
-        text = string(f"an item of {key}", item, problems)
-        if text in urls:
-            problems.misuse(text, item, "Duplicate route entry detected")
-            continue
-        try:
-            urls[text] = parse_url(text.strip())
-        except ValueError as exc:
-            problems.error(item, f"error parsing route url [{quote(text)}]: {exc}")
-    return tuple(urls.values())
-
-
 def compression(key: str, token: Token, problems: Problems) -> Compression:
     """Read a mode, a switch, or a block with a mode and round trip times. The start checks the mode."""
     value = token.value
@@ -146,7 +132,7 @@ _CLUSTER = keys(
     ("host", string, "host net"),
     ("port", integer, "port"),
     ("", _authorization, "authorization"),
-    ("routes", _routes, "routes"),
+    ("routes", server_urls("route"), "routes"),
     ("tls", link_tls, "tls"),
     ("advertise", string, "cluster_advertise advertise"),
     ("no_advertise", boolean, "no_advertise"),
