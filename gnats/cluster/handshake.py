@@ -311,6 +311,7 @@ class Handshake:
             pinned=tuple(map(text_bytes, routes.pinned)),
             headers=info.headers and not opts.no_header_support,
             traces=info.proto >= TRACES_PROTO,
+            origins=info.origins,
             permissions=compiled_permissions(opts),
             measure=route.dial_next is not None,
         )

@@ -196,6 +196,11 @@ class PeerInfo:
             setattr(found, name, sent[name])
         return found
 
+    @property
+    def origins(self) -> int:
+        """Whether the server knows the origins of what comes from leaf nodes: 0; 1, but for LS-; 2."""
+        return 0 if not self.sent.get("lnoc") else 2 if self.sent.get("lnocu") else 1
+
     def forwarded(self, gossip_mode: int) -> bytes:
         """Return the INFO line that tells other servers of this one."""
         changes = {"ip": self.ip, "route_account": self.route_account, "nonce": ""}

@@ -24,6 +24,8 @@ cdef inline void begin_message(Subscriber c, Message *m) noexcept nogil:
 
 # Handle a message from a client: map it as its account does, check its subject and reply, trace it, route it.
 cdef void process_inbound_client_msg(Subscriber c, Message *m) noexcept nogil
+# Map a message as its account does, which has mappings. Return whether it has another subject now.
+cdef bint map_published(Subscriber c, Message *m) noexcept nogil
 # Trace a message over max_payload, if the part of its header that has been read asks for it.
 cdef void trace_too_large(Subscriber c, Message *m) noexcept nogil
 # Route a message in its account, unchecked and unmapped.

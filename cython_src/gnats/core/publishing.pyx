@@ -116,6 +116,12 @@ cdef void refuse_msg(Subscriber c, const Message *m, int what) noexcept nogil:
         refuse_reply(c, &m.reply)
 
 
+cdef bint map_published(Subscriber c, Message *m) noexcept nogil:
+    cdef const char *before = m.subject.p
+    map_subject(c, m, account_mappings(<Account> m.account))
+    return m.subject.p != before
+
+
 cdef void map_subject(Subscriber c, Message *m, Mappings *mappings) noexcept nogil:
     """Replace the subject by the one that it is mapped to, if any."""
     cdef PollState *ps = c.ps

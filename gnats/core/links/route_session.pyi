@@ -2,11 +2,11 @@
 
 from gnats.core.accounts.registry import AccountRegistry
 from gnats.core.auth.permissions import Permissions
+from gnats.core.links.link_session import LinkSession
 from gnats.core.poller import Poller
 from gnats.core.runtime.state import ServerState
-from gnats.core.textsession import TextSession
 
-class RouteSession(TextSession):
+class RouteSession(LinkSession):
     """A connection to another server of the cluster; see Connection. `kind` is ROUTER.
 
     Sizes are in bytes, `write_deadline` and `ping_interval` in seconds. The peer owes a CONNECT if it has
@@ -38,16 +38,6 @@ class RouteSession(TextSession):
 
         With `verbose`, answer messages and interest with +OK.
         """
-    def compress(self, greeting: bytes, *, solicited: bool, uncompressed: bool = False) -> None:
-        """Both servers compress from now on: send `greeting`, an INFO; go on behind the INFO of the peer.
-
-        A connection that was `solicited`, by this server, sends the greeting as it is, and nothing more
-        before the peer has begun to compress. Otherwise the greeting is compressed, and so is what follows
-        the peer's INFO. With `uncompressed`, write the format only, which costs the least. Post EV_PONG at
-        each PONG from now on. Call it once, before join(). Raises MemoryError.
-        """
-    def set_uncompressed(self, uncompressed: bool) -> None:
-        """After compress(): write the format only from now on, or compress."""
     def announce_again(self) -> None:
         """Announce all interest again: the peer accepts more of it now."""
     def drop_account(self, name: bytes) -> None:
@@ -61,8 +51,6 @@ class RouteSession(TextSession):
 
         Raises MemoryError.
         """
-    def set_pings(self, *, ping_interval: float, ping_max: int) -> None:
-        """Set the seconds between PINGs, and how many may be unanswered."""
     def join(
         self,
         *,
@@ -73,6 +61,7 @@ class RouteSession(TextSession):
         pinned: tuple[bytes, ...] = (),
         headers: bool,
         traces: bool,
+        origins: int = 0,
         permissions: Permissions | None = None,
         measure: bool = False,
     ) -> None:
@@ -80,7 +69,8 @@ class RouteSession(TextSession):
 
         `greeting` is sent first. The connection carries the accounts whose names have the index `pool_index`
         in a pool of `pool_size` connections, without those named in `pinned`; all accounts when the index is
-        -1; or only the account that `account` names. `headers` and `traces` say what the peer knows;
+        -1; or only the account that `account` names. `headers` and `traces` say what the peer knows,
+        `origins` whether it knows the origins of what comes from leaf nodes: 0, 1 (not with LS-), 2;
         `permissions` what is announced (publish) and what the peer may subscribe to. With `measure`, send a
         PING, and post EV_PONG when it is answered. Call it once. Raises MemoryError.
         """

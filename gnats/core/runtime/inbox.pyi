@@ -31,6 +31,7 @@ EV_MSG_TRACE: int
 EV_PONG: int
 """A link's PING, which the control plane wanted, was answered."""
 EV_BEGUN: int
+EV_LEAF: int
 """A link's session has begun, after the handshake of TLS if there is one."""
 
 EV_JETSTREAM: int

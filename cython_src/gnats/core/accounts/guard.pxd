@@ -41,6 +41,8 @@ cdef bint guard_install(Guard *g) noexcept nogil
 cdef void guard_filter(Guard *g, bint needed) noexcept nogil
 # Return whether the peer may publish to a subject. Call it only with permissions. Count a reply that allows it as used.
 cdef bint may_publish(Guard *g, PollState *ps, const Slice *subject) noexcept nogil
+# Return whether the subject is the reply of a message that the peer was sent, which it may use. Count that.
+cdef bint may_reply(Guard *g, PollState *ps, const Slice *subject) noexcept nogil
 # Return whether the peer may subscribe. If the subscription needs it, check deliveries from now on.
 cdef bint may_subscribe(Guard *g, const char *subject, size_t n, const char *queue, size_t qn) noexcept nogil
 

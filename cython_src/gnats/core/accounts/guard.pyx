@@ -7,6 +7,7 @@ from gnats.core.auth.permission_cache cimport verdict_deliver, verdict_publish
 from gnats.core.auth.permissions cimport Permissions
 from gnats.core.auth.replies cimport replies_free, replies_new, replies_note, replies_use
 from gnats.core.net.pollstate cimport PollState
+from gnats.core.runtime.kinds cimport LEAF
 from gnats.core.runtime.quiesce cimport qs_advance
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription, sub_queue
@@ -51,13 +52,19 @@ cdef void guard_filter(Guard *g, bint needed) noexcept nogil:
 
 
 cdef bint may_publish(Guard *g, PollState *ps, const Slice *subject) noexcept nogil:
+    return not (<Permissions> g.permissions).restricts_publish or is_allowed(
+        g, ps, <Permissions> g.permissions, subject)
+
+
+cdef bint is_allowed(Guard *g, PollState *ps, Permissions permissions, const Slice *subject) noexcept nogil:
+    """Return whether these permissions, or a reply, allow to publish to a subject."""
+    if verdict_publish(&ps.verdicts, permissions, g.kind, subject.p, subject.n):
+        return True
+    return permissions.responses and may_reply(g, ps, subject)
+
+
+cdef bint may_reply(Guard *g, PollState *ps, const Slice *subject) noexcept nogil:
     cdef bint allowed
-    if not (<Permissions> g.permissions).restricts_publish:
-        return True
-    if verdict_publish(&ps.verdicts, <Permissions> g.permissions, g.kind, subject.p, subject.n):
-        return True
-    if not (<Permissions> g.permissions).responses:
-        return False
     pthread_mutex_lock(g.lock)
     allowed = g.replies != NULL and replies_use(g.replies, subject.p, subject.n, ps.now)
     pthread_mutex_unlock(g.lock)
@@ -76,6 +83,8 @@ cdef bint may_subscribe(Guard *g, const char *subject, size_t n, const char *que
 
 cdef bint delivery_denied(Guard *g, PollState *ps, const Slice *subject, const Subscription *s) noexcept nogil:
     cdef void *p = load_ptr_acquire(&g.permissions)
+    if p != NULL and g.kind == LEAF:
+        return not is_allowed(g, ps, <Permissions> p, subject)   # as if it were published there (deliverMsg)
     return p != NULL and not verdict_deliver(
         &ps.verdicts, <Permissions> p, subject.p, subject.n, sub_queue(s), s.queue_len)
 
@@ -83,6 +92,6 @@ cdef bint delivery_denied(Guard *g, PollState *ps, const Slice *subject, const S
 cdef bint note_reply(Guard *g, PollState *ps, const Slice *reply) noexcept nogil:
     if g.replies == NULL or g.permissions == NULL:
         return True
-    if verdict_publish(&ps.verdicts, <Permissions> g.permissions, g.kind, reply.p, reply.n):
+    if g.kind != LEAF and verdict_publish(&ps.verdicts, <Permissions> g.permissions, g.kind, reply.p, reply.n):
         return True
     return replies_note(g.replies, reply.p, reply.n, ps.now)

@@ -124,6 +124,7 @@ cdef bint add_shadow(
         return False
     shadow.flags = SUB_SHADOW
     shadow.internal = s.internal
+    shadow.qw = s.qw
     import_sub(shadow).what = im
     log_import(c, shadow, (<Account> im.exporter).info_name)
     if not subtable_add(&c.shadows, shadow):

@@ -9,6 +9,7 @@ from gnats.core.accounts.guard cimport Guard
 from gnats.core.auth.permissions cimport Permissions
 from gnats.core.net.connection cimport SESSION_CTL, Connection
 from gnats.core.runtime.inbox cimport inbox_reading
+from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.turn cimport TURN, turn_begin
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.core.subjects.subtable cimport SubTable
@@ -32,7 +33,12 @@ cdef struct ClientDetails:
 cdef class Subscriber(Connection):
     cdef void *account            # borrowed Account to publish and subscribe in; the owner's once started
     cdef uint8_t one_account      # a link that carries one account, which messages do not name
-    cdef uint8_t traces           # of a link: the peer knows traces of messages; set before it has subscriptions
+    # of a link; set before it has subscriptions
+    cdef uint8_t traces           # the peer knows traces of messages,
+    cdef uint8_t origins          # and origins of what comes from leaf nodes; 1: but for the end of interest
+    cdef uint8_t spoke            # of a leaf node: the peer is the hub
+    cdef uint8_t isolated         # of a leaf node: it is not told of other leaf nodes' interest
+    cdef Slice cluster            # of a leaf node: the cluster at the other end; memory of `keep`
     cdef uint8_t echo             # deliver its own messages to it, too
     cdef uint8_t form             # core.messages.encode.Form of the messages that it gets; atomic, the owner writes
     cdef uint8_t verbose          # answer each of its verbs with +OK

@@ -12,6 +12,8 @@ from gnats.core.accounts.registry cimport AccountRegistry, AccountSink
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.interest_queue cimport FollowedAccount, InterestChange, InterestQueue
+from gnats.core.subjects.sublist cimport InterestSink
+from gnats.core.subjects.trie cimport Interest, Node, Subscription
 from gnats.includes.atomics cimport load8_acquire
 
 
@@ -35,10 +37,14 @@ cdef struct Link:
     bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil
 
 
+# `note`: see InterestQueue.
 cdef void link_init(
     Link *link, Subscriber owner, AccountRegistry registry, size_t limit,
     bint (*carries)(Subscriber owner, Account account) noexcept nogil,
-    bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil) noexcept nogil
+    bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil,
+    void (*note)(
+        InterestSink *sink, const Subscription *s, const Node *node, const Interest *before,
+        const Interest *now) noexcept nogil) noexcept nogil
 cdef void link_free(Link *link) noexcept nogil
 
 # -- the owner --

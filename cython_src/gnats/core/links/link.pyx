@@ -21,7 +21,8 @@ from gnats.core.subjects.interest_queue cimport (
     interest_queue_leave,
     interest_queue_take,
 )
-from gnats.core.subjects.sublist cimport Subscription
+from gnats.core.subjects.sublist cimport InterestSink, Subscription
+from gnats.core.subjects.trie cimport Interest, Node
 from gnats.includes.atomics cimport load8, store8, store8_release
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
@@ -32,10 +33,14 @@ cdef enum:
 cdef void link_init(
     Link *link, Subscriber owner, AccountRegistry registry, size_t limit,
     bint (*carries)(Subscriber owner, Account account) noexcept nogil,
-    bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil
+    bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil,
+    void (*note)(
+        InterestSink *sink, const Subscription *s, const Node *node, const Interest *before,
+        const Interest *now) noexcept nogil
 ) noexcept nogil:
     memset(link, 0, sizeof(Link))
     interest_queue_init(&link.queue, WANT_LOCAL, limit, wake, <void *> owner)
+    link.queue.note = note
     link.sink.came = came
     link.sink.gone = gone
     link.owner = <void *> owner
@@ -111,7 +116,8 @@ cdef bint link_walk(
     cdef FollowedAccount sink
     cdef Follower *follower
     cdef bint incomplete = False, written = True
-    interest_queue_init(&all, link.queue.wanted, link.queue.limit, no_wake, NULL)
+    interest_queue_init(&all, link.queue.wanted, link.queue.limit, no_wake, link.queue.link)
+    all.note = link.queue.note
     pthread_mutex_lock(&(<AccountRegistry> link.registry).lock)
     follower = link.followers
     while follower != NULL and written and not incomplete:

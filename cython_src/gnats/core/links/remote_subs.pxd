@@ -11,6 +11,11 @@ from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.runtime.slice cimport Slice
 
 
+cdef enum:
+    # A member of a queue group at another server stands in a match as often as it weighs. A larger weight counts as
+    # this: such groups get a little less than their share, and a server that errs, or lies, costs little memory.
+    MOST_WEIGHT = 4096
+
 cdef enum RemoteSubOutcome:
     REMOTE_SUB_OK
     REMOTE_SUB_BAD_ARGS

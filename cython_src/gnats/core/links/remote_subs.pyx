@@ -20,9 +20,6 @@ from gnats.includes.text cimport put
 cdef enum:
     MOST_WORDS = 5         # origin, account, subject, queue group, weight
     FEW_BYTES = 512        # bytes of a sid that fit on the stack
-    # A member of a queue group at another server stands in a match as often as it weighs. A larger weight counts as
-    # this: such groups get a little less than their share, and a server that errs, or lies, costs little memory.
-    MOST_WEIGHT = 4096
 
 
 # The words of a line.

@@ -5,17 +5,13 @@ carries (`join`); the session then announces interest and takes the peer's.
 """
 cimport cython
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
+from libc.stdint cimport int32_t, uint32_t, uint8_t
 
 from gnats.core.accounts.account cimport Account
-from gnats.core.accounts.registry cimport AccountRegistry
-from gnats.core.accounts.subscriber cimport Subscriber
-from gnats.core.links.link cimport Link
+from gnats.core.links.link_session cimport LinkSession
 from gnats.core.messages.message cimport Message
-from gnats.core.net.transport cimport Transport
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.interest_queue cimport InterestChange
-from gnats.core.textsession cimport TextSession
 
 
 # An account that the connection is to carry, or to carry no longer.
@@ -25,21 +21,9 @@ cdef struct CarryChange:
 
 
 @cython.final
-cdef class RouteSession(TextSession):
-    cdef AccountRegistry registry
-    cdef Link link
-    cdef uint8_t joined            # the control plane has registered the peer
-    cdef uint8_t measured          # post EV_PONG at the next PONG
-    cdef uint8_t unsettled         # it is not agreed yet whether to compress
-    cdef Transport *s2             # the layer that compresses; NULL: none
-    # set by compress(), under lock; the owner's from CTL_COMPRESS on
-    cdef Transport *staged_s2
-    cdef Slice staged_info         # in `keep`
-    cdef uint8_t staged_solicited
-    # set by set_uncompressed(), under lock
-    cdef uint8_t staged_uncompressed
+cdef class RouteSession(LinkSession):
     # set by join(), under lock; the owner's from CTL_JOINED on
-    cdef uint8_t staged_form, staged_traces, staged_measured
+    cdef uint8_t staged_form, staged_traces, staged_origins, staged_measured
     cdef int32_t pool_index        # -1: there is no pool
     cdef uint32_t pool_size
     cdef Slice account_name        # of the only account that it carries; n is 0: of a pool, or all
@@ -49,14 +33,10 @@ cdef class RouteSession(TextSession):
     cdef size_t npinned, pinned_cap
     cdef CarryChange *changes      # under lock
     cdef size_t nchanges, changes_cap
-    cdef int64_t staged_ping_interval   # under lock, as the next
-    cdef int32_t staged_ping_max
     cdef void *permissions_before  # borrowed Permissions, during a change of them
     cdef uint8_t changing
 
     cdef void take_requests(self, uint32_t ctl) noexcept nogil
-    cdef void switch_to_s2(self) noexcept nogil
-    cdef void settle(self) noexcept nogil
     cdef bint carries(self, Account account) noexcept nogil
     cdef void *account_of(self, const Message *m) noexcept nogil
     cdef bint write_change(self, const InterestChange *change) noexcept nogil
@@ -64,14 +44,9 @@ cdef class RouteSession(TextSession):
     cdef bint write_difference(self, const InterestChange *change) noexcept nogil
     cdef bint write_interest(self, const InterestChange *change, bint begins) noexcept nogil
     cdef void change_permissions(self) noexcept nogil
-    cdef void walk(
-        self, bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil) noexcept nogil
     cdef void change_accounts(self) noexcept nogil
-    cdef void change_pings(self) noexcept nogil
     cdef bint set_pinned(self, const Slice *name, bint pinned) noexcept nogil
     # -- verbs: the parser calls them --
     cdef int process_inbound_msg(self) noexcept nogil
     cdef void route_traced(self, Message *m) noexcept nogil
     cdef int process_sub(self, char *arg, size_t n, bint add) noexcept nogil
-    cdef int process_connect(self, char *arg, size_t n) noexcept nogil
-    cdef int process_pong(self) noexcept nogil

@@ -9,18 +9,21 @@ from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.guard cimport may_publish
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport CTL_PERMISSIONS, Subscriber
-from gnats.core.accounts.subscriptions cimport apply_permissions, end_subscriptions, remove_all_subs
+from gnats.core.accounts.subscriptions cimport apply_permissions
 from gnats.core.auth.permissions cimport Permissions
-from gnats.core.links.link cimport (
-    link_account_changed,
-    link_announce,
-    link_begin,
-    link_end,
-    link_free,
-    link_init,
-    link_remove_gone,
-    link_waits,
-    link_walk,
+from gnats.core.links.audience cimport note_for_route
+from gnats.core.links.link cimport link_account_changed, link_announce, link_begin, link_init, link_walk
+from gnats.core.links.link_session cimport (
+    CTL_ACCEPTED,
+    CTL_JOINED,
+    FEW_BYTES,
+    LINK_CTL,
+    MOST_INTEREST,
+    LinkSession,
+    link_session_free,
+    share_link_session,
+    share_link_verbs,
+    show_deliver_subject,
 )
 from gnats.core.links.remote_subs cimport (
     REMOTE_SUB_BAD_ARGS,
@@ -34,81 +37,36 @@ from gnats.core.links.remote_subs cimport (
 )
 from gnats.core.messages.encode cimport FORM_RHMSG, FORM_RMSG
 from gnats.core.messages.message cimport SIZES_ROOM, Message
-from gnats.core.messages.reserved cimport is_jetstream_ack
-from gnats.core.net.connection cimport CTL_RESUME, READ_ERROR, WRITE_ERROR, Connection, Denial, SessionType
-from gnats.core.net.log_records cimport (
-    LOG_INVALID_REMOTE_SUB,
-    LOG_SENT_INTEREST,
-    LOG_UNKNOWN_ACCOUNT_MSG,
-    TRACE_IN_PAYLOAD,
-    TRACE_OUT,
-)
-from gnats.core.net.outbound cimport outq_put
+from gnats.core.net.connection cimport CTL_RESUME, READ_ERROR, WRITE_ERROR, Connection, SessionType
+from gnats.core.net.log_records cimport LOG_INVALID_REMOTE_SUB, LOG_UNKNOWN_ACCOUNT_MSG, TRACE_IN_PAYLOAD
 from gnats.core.net.pollstate cimport PollerBase, hand_over_first
-from gnats.core.net.s2transport cimport s2_begin, s2_make, s2_set_uncompressed
-from gnats.core.net.transport cimport Transport
-from gnats.core.pings cimport (
-    close_stale,
-    pong_received,
-    send_ping,
-    set_first_ping_timer,
-    set_ping_limits,
-    set_settling_timer,
-)
+from gnats.core.pings cimport send_ping
 from gnats.core.protocol.answers cimport send_err, send_ok
-from gnats.core.protocol.parser cimport (
-    BAD_REMOTE_SUB_ARGS,
-    BAD_REMOTE_UNSUB_ARGS,
-    PARSE_CLOSED,
-    PARSE_OK,
-    ParserHandlers,
-)
+from gnats.core.protocol.parser cimport BAD_REMOTE_SUB_ARGS, BAD_REMOTE_UNSUB_ARGS, PARSE_CLOSED, ParserHandlers
 from gnats.core.publishing cimport begin_message
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, route
 from gnats.core.routing.tracing cimport TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
-from gnats.core.runtime.inbox cimport EV_BEGUN, EV_CONNECT, EV_PONG
 from gnats.core.runtime.kinds cimport ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
-from gnats.core.runtime.timers cimport Timer
-from gnats.core.sessioninput cimport SessionInput, go_on, input_drop, input_init, punt
-from gnats.core.subjects.interest_queue cimport InterestChange, change_queue, change_subject
-from gnats.core.textsession cimport (
-    T_PING,
-    TEXT_CTL,
-    TextSession,
-    share_session,
-    share_verbs,
-    session_expired,
-    start_auth_timer,
-    stop_timers,
-)
+from gnats.core.sessioninput cimport go_on, input_init
+from gnats.core.subjects.interest_queue cimport InterestChange, change_origin, change_queue, change_subject
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
-from gnats.includes.times cimport duration_of
 
 cdef enum:
-    CTL_ACCEPTED = TEXT_CTL         # the control plane has accepted a CONNECT
-    CTL_VERBOSE = TEXT_CTL << 1     # with CTL_ACCEPTED
-    CTL_JOINED = TEXT_CTL << 2      # join()
-    CTL_AGAIN = TEXT_CTL << 3       # announce_again()
-    CTL_CARRY = TEXT_CTL << 4       # drop_account(), carry()
-    CTL_PINGS = TEXT_CTL << 5       # set_pings()
-    CTL_COMPRESS = TEXT_CTL << 6    # compress()
-    CTL_LEVEL = TEXT_CTL << 7       # set_uncompressed()
-    # Bytes of changes of interest that may wait; a peer that falls behind by more begins anew.
-    MOST_INTEREST = 1 << 30
-    FEW_BYTES = 512                 # bytes of a line that fit on the stack
-    ACK_DOTS = 8                    # dots of "$JS.ACK.<stream>.<consumer>. ... .<pending>"
+    CTL_VERBOSE = LINK_CTL          # accept_connect(verbose=True)
+    CTL_AGAIN = LINK_CTL << 1       # announce_again()
+    CTL_CARRY = LINK_CTL << 2       # drop_account(), carry()
 
 cdef SessionType ROUTE_SESSION
 cdef ParserHandlers VERBS
 
 
-cdef class RouteSession(TextSession):
+cdef class RouteSession(LinkSession):
     """A connection to another server of the cluster; see Connection. `kind` is ROUTER.
 
     Sizes are in bytes, `write_deadline` and `ping_interval` in seconds. With `negotiates`, send no PING before
@@ -125,25 +83,19 @@ cdef class RouteSession(TextSession):
         AccountRegistry registry not None,
         *,
         int max_control_line=MAX_CONTROL_LINE_SIZE,
-        bint negotiates=False,
         **_session,
     ):
         self.session = &ROUTE_SESSION
         input_init(&self.input, kind, &VERBS, <void *> self)
         self.input.parser.max_control_line = max_control_line
         self.input.parser.max_payload = -1
-        self.registry = registry
         self.form = FORM_RMSG
-        self.unsettled = negotiates
-        link_init(&self.link, self, registry, MOST_INTEREST, carries, write_change)
+        link_init(&self.link, self, registry, MOST_INTEREST, carries, write_change, note_for_route)
         begin_message(self, &self.input.parser.pa.m)
 
     def __dealloc__(self):
         if self.session != NULL:   # else __cinit__ failed before it set anything up
-            self.started = 0       # it is in no batch
-            remove_all_subs(self)
-            link_end(&self.link)
-            link_free(&self.link)
+            link_session_free(self)
         free(self.pinned)
         free(self.changes)
 
@@ -156,34 +108,6 @@ cdef class RouteSession(TextSession):
         """
         self.request((CTL_VERBOSE if verbose else 0) | CTL_ACCEPTED | CTL_RESUME, 0)
 
-    def compress(self, bytes greeting not None, *, bint solicited, bint uncompressed=False) -> None:
-        """Both servers compress from now on: send `greeting`, an INFO, and go on with what follows the peer's INFO.
-
-        A connection that was `solicited`, by this server, sends the greeting as it is, and nothing more before the peer
-        has begun to compress. Otherwise the greeting is compressed, and so is what follows the peer's INFO. With
-        `uncompressed`, write the format only, which costs the least. Post EV_PONG at each PONG from now on. Call it
-        once, before join(). Raises MemoryError.
-        """
-        cdef Transport *layer
-        self.keep.append(greeting)
-        layer = s2_make(self, solicited, uncompressed)
-        if layer == NULL:
-            raise MemoryError
-        pthread_mutex_lock(&self.lock)
-        self.staged_s2 = layer
-        self.staged_info.p = PyBytes_AS_STRING(greeting)
-        self.staged_info.n = PyBytes_GET_SIZE(greeting)
-        self.staged_solicited = solicited
-        pthread_mutex_unlock(&self.lock)
-        self.request(CTL_COMPRESS | CTL_RESUME, 0)
-
-    def set_uncompressed(self, bint uncompressed) -> None:
-        """After compress(): write the format only from now on, or compress."""
-        pthread_mutex_lock(&self.lock)
-        self.staged_uncompressed = uncompressed
-        pthread_mutex_unlock(&self.lock)
-        self.request(CTL_LEVEL, 0)
-
     def join(
         self,
         *,
@@ -194,6 +118,7 @@ cdef class RouteSession(TextSession):
         tuple pinned not None=(),
         bint headers,
         bint traces,
+        int origins=0,
         Permissions permissions=None,
         bint measure=False,
     ) -> None:
@@ -201,8 +126,8 @@ cdef class RouteSession(TextSession):
 
         The connection carries the accounts whose names have the index `pool_index` in a pool of `pool_size`
         connections, without those named in `pinned`; all accounts when the index is -1; or only the account that
-        `account` names. `headers` and `traces` say what the peer knows, `permissions` what is announced (publish) and
-        what the peer may subscribe to. With `measure`, send a PING, and post EV_PONG when it is answered. Call it once.
+        `account` names. `headers` and `traces` say what the peer knows, `origins` whether it
+        knows the origins of what comes from leaf nodes: 0, 1 (not with LS-), 2; `permissions` what is announced (publish) and what the peer may subscribe to. With `measure`, send a PING, and post EV_PONG when it is answered. Call it once.
         Raises MemoryError.
         """
         cdef list kept = [account, *pinned]
@@ -229,6 +154,7 @@ cdef class RouteSession(TextSession):
         self.npinned = self.pinned_cap = n
         self.staged_form = FORM_RHMSG if headers else FORM_RMSG
         self.staged_traces = traces
+        self.staged_origins = origins
         self.staged_measured = measure
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_JOINED | CTL_RESUME, 0)
@@ -265,29 +191,14 @@ cdef class RouteSession(TextSession):
             raise MemoryError
         self.request(CTL_CARRY, 0)
 
-    def set_pings(self, *, double ping_interval, int ping_max) -> None:
-        """Set the seconds between PINGs, and how many may be unanswered."""
-        pthread_mutex_lock(&self.lock)
-        self.staged_ping_interval = duration_of(ping_interval)
-        self.staged_ping_max = ping_max
-        pthread_mutex_unlock(&self.lock)
-        self.request(CTL_PINGS, 0)
-
     # -- the session ---------------------------------------------------------------------------------------------
 
     cdef void take_requests(self, uint32_t ctl) noexcept nogil:
         if load8(&self.closing):
             return   # closing() has undone what would begin here
         if ctl & CTL_ACCEPTED:
-            self.input.parser.auth_set = 0
-            self.admitted = 1
             self.verbose = ctl & CTL_VERBOSE != 0
-        if ctl & CTL_COMPRESS and self.s2 == NULL and not load8(&self.closing):
-            self.switch_to_s2()
-        if ctl & CTL_LEVEL and self.s2 != NULL:
-            pthread_mutex_lock(&self.lock)
-            s2_set_uncompressed(self.s2, self.staged_uncompressed)
-            pthread_mutex_unlock(&self.lock)
+        self.take_link_requests(ctl)
         if ctl & CTL_JOINED and not self.joined:
             self.settle()
             self.joined = 1
@@ -296,11 +207,10 @@ cdef class RouteSession(TextSession):
             self.input.parser.has_account = not self.one_account
             store8(&self.form, self.staged_form)
             self.traces = self.staged_traces
+            self.origins = self.staged_origins
             apply_permissions(self)
             link_begin(&self.link)
-            if link_waits(&self.link):
-                self.debugf(LOG_SENT_INTEREST, 0, NULL, 0)
-            self.interest_waits = link_announce(self, &self.link, False)
+            self.announce_first()
             if self.staged_measured:
                 self.measured = 1
                 send_ping(self, &self.pings)
@@ -310,30 +220,6 @@ cdef class RouteSession(TextSession):
             self.change_accounts()
         if ctl & CTL_AGAIN and self.joined:
             self.walk(write_change)
-        if ctl & CTL_PINGS:
-            self.change_pings()
-        link_remove_gone(self, &self.link)
-
-    cdef void switch_to_s2(self) noexcept nogil:
-        cdef SessionInput *input = &self.input
-        cdef const char *kept = NULL
-        cdef size_t n = 0
-        self.s2 = self.staged_s2
-        if self.staged_solicited:
-            self.queue_outbound(self.staged_info.p, self.staged_info.n)
-        if input.kept != NULL:
-            kept = input.kept + input.kept_at
-            n = input.kept_n - input.kept_at
-        s2_begin(self, self.s2, kept, n)
-        input_drop(input)
-        if not self.staged_solicited:
-            self.queue_outbound(self.staged_info.p, self.staged_info.n)
-        self.settle()
-
-    cdef void settle(self) noexcept nogil:
-        if self.unsettled and not load8(&self.closing):
-            self.unsettled = 0
-            set_first_ping_timer(self, &self.pings)
 
     cdef bint carries(self, Account account) noexcept nogil:
         cdef size_t i
@@ -358,12 +244,6 @@ cdef class RouteSession(TextSession):
         link_announce(self, &self.link, True)
         self.changing = 0
 
-    cdef void walk(
-        self, bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil
-    ) noexcept nogil:
-        if not load8(&self.closing) and not link_walk(self, &self.link, write):
-            self.close_soon(WRITE_ERROR)
-
     cdef void change_accounts(self) noexcept nogil:
         cdef CarryChange *changes
         cdef size_t i, n
@@ -382,19 +262,6 @@ cdef class RouteSession(TextSession):
             if self.joined and not load8(&self.closing):
                 link_account_changed(self, &self.link, &changes[i].name)
         free(changes)
-
-    cdef void change_pings(self) noexcept nogil:
-        cdef int64_t interval
-        cdef int32_t most
-        pthread_mutex_lock(&self.lock)
-        interval = self.staged_ping_interval
-        most = self.staged_ping_max
-        pthread_mutex_unlock(&self.lock)
-        if self.unsettled:   # the timer is not for PINGs yet
-            self.pings.interval = interval
-            self.pings.max = most
-        elif not load8(&self.closing):
-            set_ping_limits(self, &self.pings, interval, most)
 
     cdef bint set_pinned(self, const Slice *name, bint pinned) noexcept nogil:
         """Add a name to `pinned`, or remove it. False: no memory."""
@@ -435,16 +302,23 @@ cdef class RouteSession(TextSession):
 
     cdef bint write_interest(self, const InterestChange *change, bint begins) noexcept nogil:
         cdef const Slice *account = &(<Account> change.account).name
+        cdef Slice origin = change_origin(change)
         cdef char[FEW_BYTES] few
         cdef char *line = few
         cdef char *p
         cdef bint written
-        cdef size_t room = strlen(b"RS+ \r\n") + account.n + change.subject_len + change.queue_len + 3 + NUMBER_ROOM
+        cdef size_t room = (
+            strlen(b"RS+ \r\n") + origin.n + account.n + change.subject_len + change.queue_len + 4 + NUMBER_ROOM)
         if room > sizeof(few):
             line = <char *> malloc(room)
             if line == NULL:
                 return False
-        p = put_text(line, b"RS+ " if begins else b"RS- ")
+        if origin.n:
+            p = put_text(line, b"LS+ " if begins else b"LS- ")
+            if begins or self.origins > 1:
+                p = put_text(put(p, origin.p, origin.n), b" ")
+        else:
+            p = put_text(line, b"RS+ " if begins else b"RS- ")
         if not self.one_account:
             p = put_text(put(p, account.p, account.n), b" ")
         p = put(p, change_subject(change), change.subject_len)
@@ -452,29 +326,12 @@ cdef class RouteSession(TextSession):
             p = put(put_text(p, b" "), change_queue(change), change.queue_len)
             if begins:
                 p = put_number(put_text(p, b" "), change.now.local)
-        if self.trace:
-            self.trace_line(TRACE_OUT, line, p - line, NULL, 0)
-        p = put_text(p, b"\r\n")
-        # Not queue_outbound: that puts messages of other pollers first, which the interest must precede.
-        written = outq_put(&self.out, &self.ps.pool, line, p - line)
-        self.mark_dirty()
+        written = self.queue_line(line, p)
         if line != few:
             free(line)
         return written
 
     # -- verbs ---------------------------------------------------------------------------------------------------
-
-    cdef int process_connect(self, char *arg, size_t n) noexcept nogil:
-        self.connect_has_come()
-        return punt(self, EV_CONNECT, arg, n)
-
-    cdef int process_pong(self) noexcept nogil:
-        cdef bint awaited = self.pings.out > 0
-        pong_received(self, &self.pings)
-        if self.measured or (self.s2 != NULL and awaited):
-            self.measured = 0
-            self.inbox.post_data(EV_PONG, <void *> self, &self.source, 0, 0, NULL, 0)
-        return go_on(self)
 
     cdef int process_sub(self, char *arg, size_t n, bint add) noexcept nogil:
         cdef char op = self.input.parser.op | 0x20
@@ -565,28 +422,6 @@ cdef inline uint32_t fnv32(const Slice *name) noexcept nogil:
     return hash
 
 
-cdef inline void show_deliver_subject(Message *m) noexcept nogil:
-    """Undo what the sending server has done to a message of a stream (jsAckDeliverIdx).
-
-    Its subject selects the subscribers, who see another one: that stands behind an @ in the reply.
-    """
-    cdef uint32_t dots = 0
-    cdef size_t i
-    if m.reply.p == NULL or m.reply.p[0] != c'$' or not is_jetstream_ack(&m.reply):
-        return
-    if memchr(m.reply.p, c'@', m.reply.n) == NULL:
-        return
-    for i in range(m.reply.n):
-        if m.reply.p[i] == c'.':
-            dots += 1
-        elif m.reply.p[i] == c'@' and dots >= ACK_DOTS:
-            if i + 1 < m.reply.n:
-                m.shown.p = m.reply.p + i + 1
-                m.shown.n = m.reply.n - i - 1
-                m.reply.n = i
-            return
-
-
 # -- the link's functions ----------------------------------------------------------------------------------------------
 
 cdef bint carries(Subscriber owner, Account account) noexcept nogil:
@@ -603,50 +438,12 @@ cdef bint write_difference(Subscriber owner, const InterestChange *change) noexc
 
 # -- the session's functions: the connection calls them ----------------------------------------------------------------
 
-cdef void begin(Connection c) noexcept nogil:
-    c.inbox.post_data(EV_BEGUN, <void *> c, &c.source, 0, 0, NULL, 0)
-    start_auth_timer(<RouteSession> c)
-    if (<RouteSession> c).unsettled:
-        set_settling_timer(<RouteSession> c, &(<RouteSession> c).pings)
-    else:
-        set_first_ping_timer(<RouteSession> c, &(<RouteSession> c).pings)
-
-
-cdef void expired(Connection c, Timer *t) noexcept nogil:
-    if t.kind == T_PING and (<RouteSession> c).unsettled:
-        close_stale(<RouteSession> c)
-    else:
-        session_expired(c, t)
-
-
 cdef void on_control(Connection c, uint32_t ctl) noexcept nogil:
     (<RouteSession> c).take_requests(ctl)
 
 
-# Permissions of a route are this server's: the peer is told nothing.
-cdef void send_denied(
-    Connection c, Denial what, const Slice *subject, const Slice *queue, const Slice *sid
-) noexcept nogil:
-    pass
-
-
-cdef bint announce(Connection c, bint all) noexcept nogil:
-    return link_announce(<RouteSession> c, &(<RouteSession> c).link, all)
-
-
-cdef bint closing(Connection c) noexcept nogil:
-    stop_timers(<RouteSession> c)
-    link_end(&(<RouteSession> c).link)
-    return end_subscriptions(<RouteSession> c)
-
-
-share_session(&ROUTE_SESSION)
-ROUTE_SESSION.begin = begin
-ROUTE_SESSION.expired = expired
+share_link_session(&ROUTE_SESSION)
 ROUTE_SESSION.on_control = on_control
-ROUTE_SESSION.announce = announce
-ROUTE_SESSION.send_denied = send_denied
-ROUTE_SESSION.closing = closing
 
 
 # -- the parser's handlers ---------------------------------------------------------------------------------------------
@@ -663,29 +460,7 @@ cdef int process_unsub(void *owner, char *arg, size_t n) noexcept nogil:
     return (<RouteSession> owner).process_sub(arg, n, False)
 
 
-# A+ and A-, from servers before 2.0.
-cdef int process_account_sub(void *owner, char *arg, size_t n, bint add) noexcept nogil:
-    return PARSE_OK
-
-
-cdef int process_connect(void *owner, char *arg, size_t n) noexcept nogil:
-    return (<RouteSession> owner).process_connect(arg, n)
-
-
-cdef int process_pong(void *owner) noexcept nogil:
-    return (<RouteSession> owner).process_pong()
-
-
-# Asked of pedantic clients only.
-cdef int process_invalid_publish_subject(void *owner) noexcept nogil:
-    return PARSE_OK
-
-
-share_verbs(&VERBS)
+share_link_verbs(&VERBS)
 VERBS.process_inbound_msg = process_inbound_msg
 VERBS.process_sub = process_sub
 VERBS.process_unsub = process_unsub
-VERBS.process_account_sub = process_account_sub
-VERBS.process_connect = process_connect
-VERBS.process_pong = process_pong
-VERBS.process_invalid_publish_subject = process_invalid_publish_subject

@@ -1,7 +1,7 @@
 """Encode a message in the forms that its subscribers get: once for each form, shared by all that get it.
 
 A frame is four pieces: `pre`, `part`, `mid` and `pay`. Only `part` differs between the destinations of one form: it is
-the sid for a client; for a link it is account, subject, reply and queue groups (core.routing.targets). encode.pyx says
+the sid for a client; for a link it is all of the line but the sizes (core.routing.targets). encode.pyx says
 where a new form is added.
 """
 from libc.stddef cimport size_t
@@ -23,8 +23,8 @@ cdef enum:
 cdef enum Form:
     FORM_MSG      # MSG, without the message's header: for clients that have not negotiated headers
     FORM_HMSG     # HMSG; MSG when the message has no header
-    FORM_RMSG     # RMSG, without the message's header: for servers that do not support headers
-    FORM_RHMSG    # HMSG; RMSG when the message has no header
+    FORM_RMSG     # RMSG or LMSG, without the message's header: for servers that do not support headers
+    FORM_RHMSG    # HMSG; RMSG or LMSG when the message has no header
     FORMS
 
 

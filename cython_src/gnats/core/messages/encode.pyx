@@ -39,7 +39,7 @@ cdef inline size_t line_room(const Message *m, const Slice *shown) noexcept nogi
 cdef inline char *put_pre(char *p, uint32_t form, const Slice *shown, bint header) noexcept nogil:
     """Write the line up to `part`."""
     if form >= FORM_RMSG:
-        return put_text(p, b"HMSG " if header else b"RMSG ")
+        return p   # the verb depends on the link: it is in `part`
     if header:
         p[0] = c'H'
         p += 1

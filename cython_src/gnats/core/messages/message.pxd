@@ -36,6 +36,7 @@ cdef struct RemoteArgs:
     Slice account          # n is 0 on a connection for one account
     Slice *queues          # the queue groups to deliver to, in argv
     uint32_t nqueues
+    uint32_t all_groups    # deliver to any queue group
     uint32_t argc, argv_cap
     Slice *argv            # all arguments
 

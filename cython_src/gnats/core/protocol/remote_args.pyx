@@ -47,7 +47,7 @@ cdef int read_remote_msg(
         return REMOTE_NO_MEMORY
     r.origin = r.account = m.reply = m.hdr_text = none
     r.queues = NULL
-    r.nqueues = 0
+    r.nqueues = r.all_groups = 0
     hdr[0] = -1
     if r.argc < form.origin + form.account + 1 + sizes:
         return REMOTE_BAD_ARGS

@@ -33,6 +33,7 @@ from gnats.core.routing.delivery cimport (
     deliver_local,
     note_shown,
 )
+from gnats.core.routing.origins cimport is_link, may_go_over, message_origin, routed_origin, same_cluster
 from gnats.core.routing.remote cimport deliver_remote
 from gnats.core.routing.targets cimport Targets, targets_add, targets_begin, targets_send
 from gnats.core.runtime.inbox cimport (
@@ -45,11 +46,10 @@ from gnats.core.runtime.inbox cimport (
     SUBJECT_PART,
     Event,
 )
-from gnats.core.runtime.kinds cimport JETSTREAM
+from gnats.core.runtime.kinds cimport CLIENT, JETSTREAM, LEAF, ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.turn cimport turn_spend
 from gnats.core.subjects.sublist cimport (
-    SUB_ACCOUNT,
     SUB_NATIVE,
     SUB_SERVICE,
     SUB_SHADOW,
@@ -61,7 +61,7 @@ from gnats.core.subjects.sublist cimport (
     sub_subject,
 )
 from gnats.core.subjects.subtable cimport subtable_find
-from gnats.includes.atomics cimport addi64_seq, bump64, load8, loadi64, storei64, unlikely
+from gnats.includes.atomics cimport addi64_seq, bump64, likely, load8, loadi64, storei64, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put
 
@@ -120,10 +120,14 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
     targets_begin(&targets)
     for i in range(r.npsubs):
         s = r.psubs[i]
-        if unlikely(s.flags != 0) and (s.flags != SUB_SHADOW or is_native_shadow(s)):
-            if s.flags == SUB_ACCOUNT:
-                if m.remote == NULL:   # what has come over a link goes over no other
+        if unlikely(s.flags != 0) and (s.flags != SUB_SHADOW or s.kind != CLIENT):
+            if is_link(s):
+                if may_go_over(m, s):
                     targets_add(&targets, m, s)
+            elif s.flags == SUB_SHADOW and not is_native_shadow(s):
+                if deliver_shadow(m, s, &frames):
+                    received = True
+                    delivered += not s.internal
             elif not add_last(&last, s, r):
                 (<Connection> m.origin).out_of_memory(WRITE_ERROR)   # the others are served all the same
             continue
@@ -133,10 +137,13 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
     for k in range(r.nqgroups):
         if unlikely(m.remote != NULL) and not names_group(m.remote, r.qgroups[k].subs[0]):
             continue
-        s = deliver_to_group(m, &r.qgroups[k], &frames, &last, &targets, r)
+        if unlikely(r.qgroups[k].local != r.qgroups[k].n):
+            s = deliver_to_linked_group(m, &r.qgroups[k], &frames, &last, &targets, r)
+        else:
+            s = deliver_to_group(m, &r.qgroups[k], r.qgroups[k].n, &frames, &last, r)
         if s != NULL:
             received = True
-            delivered += not s.internal and s.flags != SUB_ACCOUNT
+            delivered += not s.internal and not is_link(s)
     if unlikely(targets.n != 0):
         # Before those that may publish in place: what they cause comes after what caused it.
         received = True
@@ -158,7 +165,7 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
             if s.flags == SUB_SHADOW:
                 received |= deliver_shadow(m, s, &frames)
                 continue
-            if s.flags == SUB_SERVICE and m.remote != NULL:
+            if s.flags == SUB_SERVICE and m.remote != NULL and (<Subscriber> m.origin).kind == ROUTER:
                 continue   # the requester's server has imported the service for it
             addi64_seq(&s.nm, 1)
             received |= call_native(m, s)
@@ -175,33 +182,96 @@ cdef inline bint names_group(const RemoteArgs *remote, const Subscription *membe
         if remote.queues[i].n == member.queue_len and memcmp(
                 remote.queues[i].p, sub_queue(member), member.queue_len) == 0:
             return True
-    return False
+    return remote.all_groups
 
 
 cdef inline Subscription *deliver_to_group(
+    const Message *m, const QueueGroup *group, uint32_t n, Frames *frames, LastOnes *last, const MatchResult *r
+) noexcept nogil:
+    """Deliver to one of the first n members of a queue group, which are no links'; try the others when it cannot take
+    the message. NULL: none has."""
+    cdef uint32_t i, start = poller_random(m.ps) % n if n > 1 else 0
+    for i in range(n):
+        if deliver_to_member(m, group.subs[(start + i) % n], frames, last, r):
+            return group.subs[(start + i) % n]
+    return NULL
+
+
+cdef inline bint deliver_to_member(
+    const Message *m, Subscription *s, Frames *frames, LastOnes *last, const MatchResult *r
+) noexcept nogil:
+    if likely(s.flags == 0) or not (s.flags & SUB_NATIVE or is_native_shadow(s)):
+        return deliver_msg(m, s, frames)
+    if load8(&s.closed) or (s.flags == SUB_SHADOW and m.hop != NULL):
+        return False
+    if not add_last(last, s, r):
+        (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+        return False
+    return True
+
+
+cdef Subscription *deliver_to_linked_group(
     const Message *m, const QueueGroup *group, Frames *frames, LastOnes *last, Targets *targets, const MatchResult *r
 ) noexcept nogil:
-    """Deliver to one member of a queue group; try the others when it cannot take the message. NULL: none has."""
-    cdef uint32_t i, start = poller_random(m.ps) % group.n if group.n > 1 else 0
+    """Deliver to one member of a queue group that has members at other servers.
+
+    What comes over a route goes to a member here. Otherwise all members are drawn alike. A route's member that is drawn
+    gets the message; members behind leaf nodes, of this server or of others, come second to all others.
+    """
+    cdef uint32_t i, start
     cdef Subscription *s
-    cdef Subscription *elsewhere = NULL   # for what has come over a link: when no member here takes it
-    for i in range(group.n):
-        s = group.subs[(start + i) % group.n]
-        if unlikely(s.flags != 0) and (s.flags & (SUB_NATIVE | SUB_ACCOUNT) or is_native_shadow(s)):
-            if s.flags == SUB_ACCOUNT:
-                if m.remote != NULL:
-                    elsewhere = s
-                elif targets_add(targets, m, s):
-                    return s
-            elif load8(&s.closed) or (s.flags == SUB_SHADOW and m.hop != NULL):
-                pass
-            elif add_last(last, s, r):
-                return s
-            else:
-                (<Connection> m.origin).out_of_memory(WRITE_ERROR)
-        elif deliver_msg(m, s, frames):
+    cdef Subscription *second = NULL
+    if m.remote != NULL and (<Subscriber> m.origin).kind == ROUTER:
+        s = deliver_to_group(m, group, group.local, frames, last, r)
+        if s != NULL:
             return s
-    return elsewhere if unlikely(elsewhere != NULL) and targets_add(targets, m, elsewhere) else NULL
+        second = link_for_routed(m, group)
+    else:
+        start = poller_random(m.ps) % group.n
+        for i in range(group.n):
+            s = group.subs[(start + i) % group.n]
+            if not is_link(s):
+                if deliver_to_member(m, s, frames, last, r):
+                    return s
+            elif not may_take(m, s):
+                continue
+            elif is_second(s):
+                if second == NULL:
+                    second = s
+            elif targets_add(targets, m, s):
+                return s
+    return second if second != NULL and targets_add(targets, m, second) else NULL
+
+
+cdef inline bint is_second(const Subscription *s) noexcept nogil:
+    cdef Slice origin
+    return s.kind == LEAF or routed_origin(s, &origin)
+
+
+cdef inline bint may_take(const Message *m, const Subscription *s) noexcept nogil:
+    """Return whether a link's member of a queue group may take a message, by where it comes from."""
+    cdef Slice cluster, origin
+    if not may_go_over(m, s):
+        return False
+    return not (message_origin(m, &cluster) and routed_origin(s, &origin) and same_cluster(&cluster, &origin))
+
+
+cdef Subscription *link_for_routed(const Message *m, const QueueGroup *group) noexcept nogil:
+    """Return a link for what came over a route, when no member here takes it: a leaf node, or else another route."""
+    cdef uint32_t i = group.local, leaves = 0
+    cdef Subscription *s
+    cdef Subscription *chosen = NULL
+    while i < group.n:
+        s = group.subs[i]
+        i += max(s.qw, 1)   # it stands there so often
+        if s.kind != LEAF:
+            if chosen == NULL:
+                chosen = s
+        elif may_go_over(m, s):
+            leaves += 1
+            if poller_random(m.ps) % leaves == 0:   # any of them, alike
+                chosen = s
+    return chosen
 
 
 cdef inline bint deliver_msg(const Message *m, Subscription *s, Frames *frames) noexcept nogil:

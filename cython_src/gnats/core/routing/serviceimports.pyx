@@ -10,7 +10,7 @@ from gnats.core.accounts.imports cimport report_latency, transformed
 from gnats.core.accounts.mappings cimport Mappings, select_mapped_subject
 from gnats.core.accounts.subscriber cimport ClientDetails, Subscriber
 from gnats.core.messages.headers cimport begin_header_without
-from gnats.core.messages.message cimport SIZES_ROOM, Hop, Message, message_set_data
+from gnats.core.messages.message cimport SIZES_ROOM, Hop, Message, RemoteArgs, message_set_data
 from gnats.core.messages.msgtrace cimport trace_service_import
 from gnats.core.messages.reserved cimport has_prefix, is_jetstream_ack
 from gnats.core.messages.responses cimport (
@@ -97,6 +97,7 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
     cdef char[SIZES_ROOM] sizes, traced_sizes
     cdef NewReply reply
     cdef Message request = m[0]
+    cdef RemoteArgs from_leaf
     cdef Hop hop
     cdef char *made = NULL
     cdef char *mapped = NULL
@@ -118,6 +119,11 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
         return False
     request.hop = &hop
     request.line = NULL
+    if unlikely(m.remote != NULL):   # a leaf node names queue groups of its own account only
+        from_leaf = m.remote[0]
+        from_leaf.nqueues = 0
+        from_leaf.all_groups = 1
+        request.remote = &from_leaf
     if si.tr != NULL:
         made = transformed(si.tr, &m.subject, &m.ps.rng, few, ROOM, &request.subject.n)
         request.subject.p = made

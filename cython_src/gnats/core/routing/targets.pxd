@@ -1,6 +1,6 @@
 """The links that one message goes to: each of them once, with the queue groups that it has to deliver to.
 
-Links to other servers are connections whose subscriptions speak for many clients, in any account (SUB_ACCOUNT). Routing
+Links to other servers are connections whose subscriptions speak for many clients. Routing
 collects them, and sends to them after all clients (addSubToRouteTargets and msgHeaderForRouteOrLeaf in client.go).
 """
 from libc.stddef cimport size_t

@@ -4,13 +4,15 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, strlen
 
-from gnats.core.accounts.account cimport Account
+from gnats.core.accounts.account cimport Account, StreamImport, import_sub, import_to
 from gnats.core.accounts.guard cimport CHECK_DELIVERIES, delivery_denied
+from gnats.core.accounts.imports cimport transformed
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.accounts.subscriptions cimport sub_account
 from gnats.core.messages.encode cimport Frame, Frames, frame_address, frame_for, frames_begin, frames_end
 from gnats.core.messages.message cimport SIZES_ROOM, Message
 from gnats.core.messages.msgtrace cimport trace_hop, trace_next_hop
+from gnats.core.messages.reserved cimport is_jetstream_ack
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.routing.delivery cimport (
     EGRESS_CLIENT_CLOSED,
@@ -21,14 +23,16 @@ from gnats.core.routing.delivery cimport (
 )
 from gnats.core.routing.remote cimport deliver_remote
 from gnats.core.routing.tracing cimport set_trace_hop
+from gnats.core.runtime.kinds cimport LEAF, ROUTER
 from gnats.core.runtime.slice cimport Slice
-from gnats.core.subjects.sublist cimport Subscription, sub_queue
+from gnats.core.subjects.sublist cimport SUB_SHADOW, Subscription, sub_queue
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport addi64_seq, load8, unlikely
 from gnats.includes.text cimport put, put_text
 
 cdef enum:
     PART_ROOM = 512      # bytes of a destination's part of the line that fit on the stack
+    SUBJECT_ROOM = 256   # bytes of an imported subject that fit on the stack
     HOP_ROOM = 256       # bytes of a hop's text; more than a hundred servers on the way do not fit
 
 
@@ -131,16 +135,21 @@ cdef bint send_to(
     Subscriber link, const Targets *t, const Target *target, const Message *m, Frames *frames
 ) noexcept nogil:
     cdef char[PART_ROOM] few
+    cdef char[SUBJECT_ROOM] few_subject
     cdef char *part = few
-    cdef size_t room = part_room(t, target, m)
+    cdef size_t room
+    cdef Slice subject = m.subject
     cdef Frame *frame = frame_for(m, frames, load8(&link.form))
     cdef bint delivered = False
+    if unlikely(target.sub.flags == SUB_SHADOW):
+        subject = imported_subject(m, import_sub(target.sub).what, few_subject)
+    room = part_room(t, target, m, &subject)
     if room > sizeof(few):
         part = <char *> malloc(room)
-    if frame == NULL or part == NULL:
+    if frame == NULL or part == NULL or subject.p == NULL:
         (<Connection> m.origin).out_of_memory(WRITE_ERROR)
     else:
-        frame_address(frame, part, put_part(part, t, target, m) - part)
+        frame_address(frame, part, put_part(part, t, target, m, &subject, frame.hdr != 0) - part)
         if link.ps == m.ps:
             link.session.announce(link, True)
             delivered = deliver_local(link, m, frame) == EGRESS_OK
@@ -148,13 +157,16 @@ cdef bint send_to(
             delivered = deliver_remote(link, m, NULL, frame) == EGRESS_OK
     if part != few:
         free(part)
+    if unlikely(target.sub.flags == SUB_SHADOW) and import_sub(target.sub).what.tr != NULL and (
+            subject.p != few_subject):
+        free(subject.p)
     return delivered
 
 
-cdef size_t part_room(const Targets *t, const Target *target, const Message *m) noexcept nogil:
-    cdef size_t i, n = m.subject.n + strlen(b" ") + m.reply.n + strlen(b" + ")
-    if not (<Subscriber> target.link).one_account:
-        n += (<Account> sub_account(target.sub)).name.n + strlen(b" ")
+cdef size_t part_room(const Targets *t, const Target *target, const Message *m, const Slice *subject) noexcept nogil:
+    cdef size_t i, n = strlen(b"LMSG ") + subject.n + strlen(b" ") + m.reply.n + strlen(b" + @ 0") + m.shown.n
+    if target.sub.kind == ROUTER:
+        n += (<Account> sub_account(target.sub)).name.n + strlen(b" ") + (<Subscriber> m.origin).cluster.n + strlen(b" ")
     if target.groups:
         for i in range(t.ngroups):
             if t.groups[i].client == target.link:
@@ -162,21 +174,51 @@ cdef size_t part_room(const Targets *t, const Target *target, const Message *m) 
     return n
 
 
-cdef char *put_part(char *p, const Targets *t, const Target *target, const Message *m) noexcept nogil:
-    """Write "[account] subject [reply | + reply groups... | '|' groups...]" and return its end."""
+cdef char *put_part(
+    char *p, const Targets *t, const Target *target, const Message *m, const Slice *subject, bint header
+) noexcept nogil:
+    """Write "verb [origin] [account] subject [reply | + reply groups... | '|' groups...] [0]" and return its end."""
     cdef bint replies = m.reply.p != NULL and m.reply.n != 0
+    cdef bint on_behalf = False
     cdef Slice name
     cdef size_t i
-    if not (<Subscriber> target.link).one_account:
-        name = (<Account> sub_account(target.sub)).name
-        p = put_text(put(p, name.p, name.n), b" ")
-    p = put(p, m.subject.p, m.subject.n)
+    if target.sub.kind == ROUTER:
+        on_behalf = speaks_for_leaf(<Subscriber> target.link, <Subscriber> m.origin)
+        p = put_text(p, b"LMSG " if on_behalf else (b"HMSG " if header else b"RMSG "))
+        if on_behalf:
+            name = (<Subscriber> m.origin).cluster
+            p = put_text(put(p, name.p, name.n), b" ")
+        if not (<Subscriber> target.link).one_account:
+            name = (<Account> sub_account(target.sub)).name
+            p = put_text(put(p, name.p, name.n), b" ")
+    else:
+        p = put_text(p, b"HMSG " if header else b"LMSG ")
+    p = put(p, subject.p, subject.n)
     if target.groups:
         p = put_text(p, b" +" if replies else b" |")
     if replies:
         p = put(put_text(p, b" "), m.reply.p, m.reply.n)
+        if m.shown.p != NULL and is_jetstream_ack(&m.reply):   # what its subscribers see: see show_deliver_subject
+            p = put(put_text(p, b"@"), m.shown.p, m.shown.n)
     if target.groups:
         for i in range(t.ngroups):
             if t.groups[i].client == target.link:
                 p = put(put_text(p, b" "), sub_queue(t.groups[i]), t.groups[i].queue_len)
-    return p
+    # A message on behalf of a leaf node always has a header size.
+    return put_text(p, b" 0") if on_behalf and not header else p
+
+
+cdef inline bint speaks_for_leaf(Subscriber route, Subscriber origin) noexcept nogil:
+    return origin.kind == LEAF and route.origins
+
+
+cdef Slice imported_subject(const Message *m, const StreamImport *im, char *few) noexcept nogil:
+    """Return the subject that an importing account gives a message; p is NULL without memory."""
+    cdef Slice subject = m.subject
+    if im.tr != NULL:
+        subject.p = transformed(im.tr, &m.subject, &m.ps.rng, few, SUBJECT_ROOM, &subject.n)
+    elif not im.use_published:
+        subject.p = <char *> import_to(im)
+        subject.n = im.to_n
+    return subject
+

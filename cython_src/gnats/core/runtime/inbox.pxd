@@ -35,6 +35,7 @@ cpdef enum:
     EV_MSG_TRACE = 9    # a message was traced; data: core.messages.msgtrace.TraceHead, header, destination, entries
     EV_PONG = 11        # of a link: the PING that the control plane wanted was answered
     EV_BEGUN = 12       # of a link: its session has begun, after the handshake of TLS if there is one
+    EV_LEAF = 13        # of a leaf node: a: core.links.leaf_session.LeafEvent; data: see there
     EV_JETSTREAM = 10   # client: a stream or a consumer; a: the kind of its notice
 
 cpdef enum:

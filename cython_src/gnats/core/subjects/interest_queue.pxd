@@ -2,7 +2,7 @@
 
 A sink of interest may not take a connection's lock. A link therefore has a queue with a lock of its own: sinks in the
 sublists of many accounts put changes into it, on any thread, and the link's poller takes them. The queue holds one
-change for each account, subject and queue group, with the interest that the link took last and the present interest. A
+change for each account, origin, subject and queue group, with the interest that the link took last and the present interest. A
 change that is undone before the link takes it leaves the queue. So the queue never holds more changes than a link that
 begins anew would get, however long the link takes none.
 
@@ -12,8 +12,9 @@ again: the link must then begin anew.
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t
 
+from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport InterestSink, Sublist
-from gnats.core.subjects.trie cimport Interest
+from gnats.core.subjects.trie cimport Interest, Node, Subscription
 from gnats.includes.pthread cimport pthread_mutex_t
 
 cdef enum:
@@ -30,12 +31,13 @@ cdef struct InterestChange:
     uint32_t hash
     uint32_t subject_len
     uint32_t queue_len
+    uint32_t origin_len
     InterestChange *later     # in the order of the first change that the link has not taken
     InterestChange *earlier
     void *account             # as in interest_queue_follow
     Interest before           # the interest that the link took last; 0 for kinds of interest that it does not want
     Interest now
-    char data[1]              # subject and queue group, adjacent
+    char data[1]              # subject, queue group and origin, adjacent
 
 
 cdef inline const char *change_subject(const InterestChange *change) noexcept nogil:
@@ -44,6 +46,14 @@ cdef inline const char *change_subject(const InterestChange *change) noexcept no
 
 cdef inline const char *change_queue(const InterestChange *change) noexcept nogil:
     return change.data + change.subject_len
+
+
+cdef inline Slice change_origin(const InterestChange *change) noexcept nogil:
+    """Return the cluster of the leaf nodes whose interest it is; empty: it is not theirs."""
+    cdef Slice origin
+    origin.p = <char *> change.data + change.subject_len + change.queue_len
+    origin.n = change.origin_len
+    return origin
 
 
 cdef struct ChangeTable:
@@ -55,6 +65,12 @@ cdef struct ChangeTable:
 cdef struct InterestQueue:
     uint8_t wanted            # WANT_* bits; like the next three, set once
     size_t limit              # most bytes of changes
+    # What the sinks call; at first, it notes a change as the sublist tells it, as `wanted` says. A link that makes
+    # differences among the subscriptions of other links sets another, which calls interest_queue_note(). Both run with
+    # the sublist's lock held to write.
+    void (*note)(
+        InterestSink *sink, const Subscription *s, const Node *node, const Interest *before,
+        const Interest *now) noexcept nogil
     # The queue was empty and has something to take now. Called with a sublist's lock held to write.
     void (*wake)(void *link) noexcept nogil
     void *link
@@ -80,6 +96,13 @@ cdef void interest_queue_init(
 cdef void interest_queue_free(InterestQueue *q) noexcept nogil
 # Put all interest in an account's sublist into the queue, and all changes from now on. `account` comes back with them.
 cdef void interest_queue_follow(InterestQueue *q, FollowedAccount *sink, Sublist sl, void *account) noexcept nogil
+# Note the interest of an origin (NULL: none) in the subject and queue group of `s`: it was `before`, and is `now`.
+cdef void interest_queue_note(
+    FollowedAccount *followed, const Slice *origin, const Subscription *s, const Interest *before,
+    const Interest *now) noexcept nogil
+# The same for interest that was 0 at a moment ago, of which a part that weighs `n` has come.
+cdef void interest_queue_add(
+    FollowedAccount *followed, const Slice *origin, const Subscription *s, uint32_t n) noexcept nogil
 # Follow an account no longer, and drop its changes. Those that the link has taken are the link's.
 cdef void interest_queue_leave(FollowedAccount *sink, Sublist sl) noexcept nogil
 # Take up to `most` changes, the oldest first, chained through `later`; free() each. NULL: there are none.

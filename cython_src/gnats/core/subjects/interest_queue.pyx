@@ -6,9 +6,10 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from gnats.core.runtime.hash_table cimport as_chained, as_chains, chains_add, chains_clear, chains_remove
+from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.subject cimport hash_bytes, hash_seed_a, mul_mix
 from gnats.core.subjects.sublist cimport InterestSink, Sublist, sub_queue, sub_subject
-from gnats.core.subjects.trie cimport Interest, Subscription
+from gnats.core.subjects.trie cimport Interest, Node, Subscription
 from gnats.includes.atomics cimport add64, load64, store8_release
 from gnats.includes.pthread cimport (
     pthread_mutex_destroy,
@@ -28,6 +29,7 @@ cdef void interest_queue_init(
     pthread_mutex_init(&q.lock, NULL)
     q.wanted = wanted
     q.limit = limit
+    q.note = note_change
     q.wake = wake
     q.link = link
 
@@ -38,7 +40,7 @@ cdef void interest_queue_free(InterestQueue *q) noexcept nogil:
 
 
 cdef void interest_queue_follow(InterestQueue *q, FollowedAccount *sink, Sublist sl, void *account) noexcept nogil:
-    sink.sink.changed = note_change
+    sink.sink.changed = q.note
     sink.queue = q
     sink.account = account
     sl.add_sink(&sink.sink)
@@ -78,19 +80,41 @@ cdef InterestChange *interest_queue_take(InterestQueue *q, uint32_t most, bint *
 
 
 cdef void note_change(
-    InterestSink *sink, const Subscription *s, const Interest *before, const Interest *now
+    InterestSink *sink, const Subscription *s, const Node *node, const Interest *before, const Interest *now
 ) noexcept nogil:
-    """Put a change into the queue of the sink, or into the change of the same subject that waits there."""
-    cdef FollowedAccount *followed = <FollowedAccount *> sink
+    interest_queue_note(<FollowedAccount *> sink, NULL, s, before, now)
+
+
+cdef void interest_queue_note(
+    FollowedAccount *followed, const Slice *origin, const Subscription *s, const Interest *before, const Interest *now
+) noexcept nogil:
+    cdef Interest old = wanted_of(followed.queue, s, before), new = wanted_of(followed.queue, s, now)
+    if not same_interest(&old, &new):
+        put(followed, origin, s, &old, &new, 0)
+
+
+cdef void interest_queue_add(
+    FollowedAccount *followed, const Slice *origin, const Subscription *s, uint32_t n
+) noexcept nogil:
+    cdef Interest none, more
+    memset(&none, 0, sizeof(none))
+    more = none
+    more.local = n
+    more = wanted_of(followed.queue, s, &more)
+    put(followed, origin, s, &none, &more, s.queue_len != 0)
+
+
+cdef void put(
+    FollowedAccount *followed, const Slice *origin, const Subscription *s, const Interest *before,
+    const Interest *now, bint add
+) noexcept nogil:
+    """Put a change into the queue, or into the change of the same subject that waits there."""
     cdef InterestQueue *q = followed.queue
-    cdef Interest old = wanted_of(q, s, before), new = wanted_of(q, s, now)
     cdef bint idle
-    if same_interest(&old, &new):
-        return
     pthread_mutex_lock(&q.lock)
     idle = q.first == NULL and not q.incomplete
     # The changes of an incomplete queue are not needed: a link that begins anew gets all interest.
-    if not q.incomplete and not put_change(q, followed.account, s, &old, &new):
+    if not q.incomplete and not put_change(q, followed.account, origin, s, before, now, add):
         drop_all(q)
         q.incomplete = 1
     idle = idle and (q.first != NULL or q.incomplete)
@@ -127,14 +151,18 @@ cdef inline size_t change_size(size_t text) noexcept nogil:
     return sizeof(InterestChange) + text
 
 
-cdef InterestChange *find_change(InterestQueue *q, void *account, const Subscription *s, uint32_t hash) noexcept nogil:
+cdef InterestChange *find_change(
+    InterestQueue *q, void *account, const Slice *origin, const Subscription *s, uint32_t hash
+) noexcept nogil:
     cdef InterestChange *change = q.table.slots[hash & q.table.mask] if q.table.n else NULL
     while change != NULL:
         if (
             change.hash == hash and change.account == account
             and change.subject_len == s.subject_len and change.queue_len == s.queue_len
+            and change.origin_len == origin.n
             and memcmp(change_subject(change), sub_subject(s), s.subject_len) == 0
             and memcmp(change_queue(change), sub_queue(s), s.queue_len) == 0
+            and memcmp(change_origin(change).p, origin.p, origin.n) == 0
         ):
             return change
         change = change.next
@@ -142,31 +170,45 @@ cdef InterestChange *find_change(InterestQueue *q, void *account, const Subscrip
 
 
 cdef bint put_change(
-    InterestQueue *q, void *account, const Subscription *s, const Interest *before, const Interest *now
+    InterestQueue *q, void *account, const Slice *origin, const Subscription *s, const Interest *before,
+    const Interest *now, bint add
 ) noexcept nogil:
-    """Note the present interest in the subject and group of s. False: no memory, or no room."""
+    """Note the present interest in the subject and group of s; with `add`, that it is more. False: no memory, no room."""
     cdef size_t text = <size_t> s.subject_len + s.queue_len
     cdef uint32_t hash = <uint32_t> mul_mix(
         <uint64_t> account ^ hash_seed_a, (<uint64_t> s.queue_len << 32) ^ hash_bytes(sub_subject(s), text))
-    cdef InterestChange *change = find_change(q, account, s, hash)
+    cdef InterestChange *change
+    cdef Slice nobody
+    if origin == NULL:
+        nobody.p = <char *> sub_subject(s)
+        nobody.n = 0
+        origin = &nobody
+    else:
+        hash ^= <uint32_t> hash_bytes(origin.p, origin.n)
+    change = find_change(q, account, origin, s, hash)
     if change != NULL:
-        change.now = now[0]
-        if same_interest(&change.before, now):
+        if add:
+            change.now.local += now.local
+        else:
+            change.now = now[0]
+        if same_interest(&change.before, &change.now):
             take_out(q, change)
             free(change)
         return True
-    if q.bytes + change_size(text) > q.limit:
+    if q.bytes + change_size(text + origin.n) > q.limit:
         return False
-    change = <InterestChange *> malloc(change_size(text))
+    change = <InterestChange *> malloc(change_size(text + origin.n))
     if change == NULL:
         return False
     change.hash = hash
     change.account = account
     change.subject_len = s.subject_len
     change.queue_len = s.queue_len
+    change.origin_len = <uint32_t> origin.n
     change.before = before[0]
     change.now = now[0]
     memcpy(change.data, sub_subject(s), text)   # the group follows the subject there, too
+    memcpy(change.data + text, origin.p, origin.n)
     if not chains_add(as_chains(&q.table), as_chained(change), FIRST_SLOTS):
         free(change)
         return False
@@ -177,7 +219,7 @@ cdef bint put_change(
     else:
         q.first = change
     q.last = change
-    q.bytes += change_size(text)
+    q.bytes += change_size(text + origin.n)
     return True
 
 
@@ -190,7 +232,7 @@ cdef void take_out(InterestQueue *q, InterestChange *change) noexcept nogil:
         change.later.earlier = change.earlier
     else:
         q.last = change.earlier
-    q.bytes -= change_size(<size_t> change.subject_len + change.queue_len)
+    q.bytes -= change_size(<size_t> change.subject_len + change.queue_len + change.origin_len)
     chains_remove(as_chains(&q.table), as_chained(change))
     if q.table.n == 0:
         chains_clear(as_chains(&q.table))

@@ -9,7 +9,7 @@ from libc.string cimport memcmp, memcpy
 from gnats.core.runtime.hash_table cimport as_chained, as_chains, chains_add, chains_clear, chains_remove
 from gnats.core.subjects.subject cimport hash_bytes
 from gnats.core.subjects.sublist cimport InterestSink, Sublist, sub_queue, sub_subject
-from gnats.core.subjects.trie cimport Interest, Subscription, interest_total
+from gnats.core.subjects.trie cimport Interest, Node, Subscription, interest_total
 from gnats.includes.atomics cimport add64, load64
 from gnats.includes.pthread cimport pthread_rwlock_unlock, pthread_rwlock_wrlock
 
@@ -67,7 +67,7 @@ cdef void notifications_free(Sublist sl, Notifications *notifications) noexcept 
 
 
 cdef void notify(
-    InterestSink *sink, const Subscription *s, const Interest *before, const Interest *now
+    InterestSink *sink, const Subscription *s, const Node *node, const Interest *before, const Interest *now
 ) noexcept nogil:
     """Call the notifications of a subscription's subject and group when it is the first one, or was the last."""
     cdef NotificationTable *t = &(<Notifications *> sink).table
@@ -165,7 +165,7 @@ cdef class SinkProbe:
 
 
 cdef void record(
-    InterestSink *sink, const Subscription *s, const Interest *before, const Interest *now
+    InterestSink *sink, const Subscription *s, const Node *node, const Interest *before, const Interest *now
 ) noexcept nogil:
     with gil:
         (<SinkProbe> (<SinkOfProbe *> sink).probe).changes.append((

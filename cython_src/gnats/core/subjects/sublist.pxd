@@ -42,8 +42,9 @@ cdef tuple sub_row(const Subscription *s)
 
 
 cdef struct QueueGroup:
-    Subscription **subs  # members, a remote one `qw` times
+    Subscription **subs  # members, those of links last, each of these `qw` times
     uint32_t n
+    uint32_t local       # how many are no links'
 
 
 cdef struct MatchResult:
@@ -71,10 +72,12 @@ cdef Subscription *sub_new(
 # embeds it.
 cdef struct InterestSink:
     InterestSink *next
-    # The interest in the subject and queue group of s has changed: s has come, has gone or has another weight. Called
-    # with the sublist's lock held to write: it may take only locks below that in docs/locks.md.
+    # The interest in the subject and queue group of s has changed: s has come, has gone or has another weight. `node`
+    # has the subscriptions that are there now. Called with the sublist's lock held to write: it may take only locks
+    # below that in docs/locks.md.
     void (*changed)(
-        InterestSink *sink, const Subscription *s, const Interest *before, const Interest *now) noexcept nogil
+        InterestSink *sink, const Subscription *s, const Node *node, const Interest *before,
+        const Interest *now) noexcept nogil
 
 
 @cython.final

@@ -8,8 +8,8 @@ from gnats.core.subjects.rows cimport Rows, copy_node, rows_add, rows_list
 from gnats.core.subjects.subject cimport is_token, subjects_collide
 from gnats.core.subjects.trie cimport (
     ARRIVE, FWC, GROUP, LITERAL, PWC, Walk, bucket_at, edge_add, edge_find, edge_remove, has_empty_token,
-    next_group, node_add_sub, node_drop_sub, node_free, node_interest, node_is_empty, node_new, node_subs, sub_weight,
-    table_grow, walk_next, weigh,
+    is_weighted, next_group, node_add_sub, node_drop_sub, node_free, node_interest, node_is_empty, node_new, node_subs,
+    sub_weight, table_grow, walk_next, weigh,
 )
 from gnats.includes.atomics cimport add64, load64, loadi64, store64, store64_release
 from gnats.includes.pthread cimport (
@@ -115,17 +115,29 @@ cdef size_t group_weight(Node *group) noexcept nogil:
     return weight
 
 
-cdef void group_append(QueueGroup *to, Node *group) noexcept nogil:
+cdef void append_local(QueueGroup *to, Node *group) noexcept nogil:
+    """Append the members that are no links'."""
     cdef Subscription **subs = node_subs(group)
-    cdef uint32_t i, _times
+    cdef uint32_t i
     if group.nchildren == 0:
         memcpy(to.subs + to.n, subs, group.nsubs * sizeof(Subscription *))
         to.n += group.nsubs
-        return
+    else:
+        for i in range(group.nsubs):
+            if not is_weighted(subs[i]):
+                to.subs[to.n] = subs[i]
+                to.n += 1
+    to.local = to.n
+
+
+cdef void append_links(QueueGroup *to, Node *group) noexcept nogil:
+    cdef Subscription **subs = node_subs(group)
+    cdef uint32_t i, _times
     for i in range(group.nsubs):
-        for _times in range(sub_weight(subs[i])):
-            to.subs[to.n] = subs[i]
-            to.n += 1
+        if is_weighted(subs[i]):
+            for _times in range(sub_weight(subs[i])):
+                to.subs[to.n] = subs[i]
+                to.n += 1
 
 
 cdef inline bint same_name(const GroupRef *a, const GroupRef *b) noexcept nogil:
@@ -223,7 +235,10 @@ cdef MatchResult *result_of(const NodeList *found) noexcept nogil:
                 r.qgroups[r.nqgroups].n = 0
                 r.nqgroups += 1
                 free_space += refs[i].members
-            group_append(&r.qgroups[refs[refs[i].first].slot], refs[i].group)
+            append_local(&r.qgroups[refs[refs[i].first].slot], refs[i].group)
+        for i in range(ngroups):
+            if refs[i].group.nchildren:
+                append_links(&r.qgroups[refs[refs[i].first].slot], refs[i].group)
     if refs != few_refs:
         free(refs)
     return r
@@ -614,7 +629,7 @@ cdef inline void call_sinks(Sublist sl, const Subscription *s, const Node *node,
         return
     node_interest(node, &now)
     while sink != NULL:
-        sink.changed(sink, s, before, &now)
+        sink.changed(sink, s, node, before, &now)
         sink = sink.next
 
 
@@ -624,7 +639,7 @@ cdef bint call_for_present(Node *node, void *sink) noexcept nogil:
     if node.nsubs:
         memset(&none, 0, sizeof(none))
         node_interest(node, &now)
-        (<InterestSink *>sink).changed(<InterestSink *>sink, node_subs(node)[0], &none, &now)
+        (<InterestSink *>sink).changed(<InterestSink *>sink, node_subs(node)[0], node, &none, &now)
     return True
 
 

@@ -66,8 +66,8 @@ cdef struct Subscription:
 # The subscriptions to one subject outside of queue groups, or in one of its groups, by what is at the other end. In a
 # group, a subscription with a weight counts that many times.
 cdef struct Interest:
-    uint32_t local       # clients, leaf nodes, and the server itself
-    uint32_t remote      # routes and gateways
+    uint32_t local       # clients, and the server itself
+    uint32_t remote      # links to other servers: routes, gateways and leaf nodes
     uint32_t services    # imported services (SUB_SERVICE); servers do not send each other interest in them
 
 
@@ -80,7 +80,7 @@ cdef enum:
 
 cdef struct SubVec:
     uint32_t shape      # low CAP_BITS: logarithm of the number of places; the rest: subscriptions of imported services
-    uint32_t remote     # subscriptions of routes and gateways
+    uint32_t remote     # subscriptions of links
     Subscription *subs[1]
 
 
@@ -158,7 +158,7 @@ cdef inline uint32_t sub_weight(const Subscription *s) noexcept nogil:
 
 
 cdef inline bint is_remote(const Subscription *s) noexcept nogil:
-    return s.kind == KIND_ROUTER or s.kind == KIND_GATEWAY
+    return s.kind == KIND_ROUTER or s.kind == KIND_GATEWAY or s.kind == KIND_LEAF
 
 
 cdef inline void node_interest(const Node *node, Interest *interest) noexcept nogil:

@@ -82,14 +82,17 @@ def test_a_change_that_is_undone_leaves_nothing(sublist: Sublist, queue: QueuePr
     assert kept.subject == b"a"
 
 
-def test_the_weight_of_a_leaf_node_counts(sublist: Sublist, queue: QueueProbe) -> None:
+def test_the_weight_of_a_link_counts(sublist: Sublist) -> None:
+    queue = QueueProbe([sublist], WANT_REMOTE)
+    queue.follow(0)
+    local = sublist.subscribe(b"a", b"g", b"0")
     leaf = sublist.subscribe(b"a", b"g", b"1", LEAF, 3)
     route = sublist.subscribe(b"a", b"g", b"2", ROUTER, 50)
-    assert told(queue) == [(b"a", b"g", 3)]
+    assert [now for *_, now in queue.take()[1]] == [(0, 53, 0)]
     sublist.update_weight(route, 51)
-    assert told(queue) == []
     sublist.update_weight(leaf, 7)
-    assert told(queue) == [(b"a", b"g", 7)]
+    assert [now for *_, now in queue.take()[1]] == [(0, 58, 0)]
+    assert local.subject == b"a"
 
 
 def test_the_link_is_woken_once(sublist: Sublist, queue: QueueProbe) -> None:

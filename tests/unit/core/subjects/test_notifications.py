@@ -84,7 +84,7 @@ def count(held: list[tuple[Handle, int, int]], queue: bytes) -> Counts:
     local = remote = 0
     for _, kind, weight in held:
         members = max(weight, 1) if queue and kind in (ROUTER, LEAF) else 1
-        if kind in (ROUTER, GATEWAY):
+        if kind in (ROUTER, GATEWAY, LEAF):
             remote += members
         else:
             local += members

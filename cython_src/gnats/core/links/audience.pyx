@@ -1,0 +1,128 @@
+"""Whose interest a link tells its peer of; see audience.pxd."""
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memset
+
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.routing.origins cimport is_loop_subject, routed_origin, same_cluster
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.interest_queue cimport FollowedAccount, interest_queue_add, interest_queue_note
+from gnats.core.subjects.sublist cimport InterestSink, sub_subject
+from gnats.core.subjects.trie cimport (
+    KIND_LEAF,
+    Interest,
+    Node,
+    Subscription,
+    interest_total,
+    is_remote,
+    node_subs,
+    sub_weight,
+)
+
+cdef enum:
+    ENOUGH = 2   # subscriptions outside of queue groups that make no difference to a further one that comes or goes
+
+
+cdef inline uint32_t weight_of(const Subscription *s) noexcept nogil:
+    return sub_weight(s) if s.queue_len else 1
+
+
+cdef inline Interest local_interest(uint32_t n) noexcept nogil:
+    cdef Interest interest
+    memset(&interest, 0, sizeof(interest))
+    interest.local = n
+    return interest
+
+
+cdef void note_local(
+    FollowedAccount *followed, const Slice *origin, const Subscription *s, int64_t before, uint32_t now
+) noexcept nogil:
+    cdef Interest old = local_interest(<uint32_t> before if before > 0 else 0), new = local_interest(now)
+    interest_queue_note(followed, origin, s, &old, &new)
+
+
+cdef inline int64_t difference(const Interest *before, const Interest *now) noexcept nogil:
+    """Return how much more interest there is now."""
+    return <int64_t> interest_total(now) - <int64_t> interest_total(before)
+
+
+# -- routes ------------------------------------------------------------------------------------------------------------
+
+cdef inline bint of_own_leaf(const Subscription *s) noexcept nogil:
+    """Return whether it is a leaf node's that this server is the hub of."""
+    return s.kind == KIND_LEAF and not (<Subscriber> s.client).spoke
+
+
+cdef uint32_t weight_of_origin(const Node *node, const Slice *origin) noexcept nogil:
+    """Return the interest of the leaf nodes of a cluster; outside of queue groups, some more are as many."""
+    cdef Subscription **subs = node_subs(<Node *> node)
+    cdef uint32_t i, weight = 0
+    for i in range(node.nsubs):
+        if of_own_leaf(subs[i]) and same_cluster(&(<Subscriber> subs[i].client).cluster, origin):
+            weight += weight_of(subs[i])
+            if not subs[i].queue_len and weight == ENOUGH:
+                break
+    return weight
+
+
+cdef void note_for_route(
+    InterestSink *sink, const Subscription *s, const Node *node, const Interest *before, const Interest *now
+) noexcept nogil:
+    cdef FollowedAccount *followed = <FollowedAccount *> sink
+    cdef Subscription **subs
+    cdef uint32_t i, weight
+    if interest_total(before) == 0 and now.remote:   # also when a link begins, and learns of all that is there
+        subs = node_subs(<Node *> node)
+        for i in range(node.nsubs):
+            if of_own_leaf(subs[i]):
+                interest_queue_add(followed, &(<Subscriber> subs[i].client).cluster, subs[i], weight_of(subs[i]))
+    elif s.kind == KIND_LEAF:
+        if of_own_leaf(s):
+            weight = weight_of_origin(node, &(<Subscriber> s.client).cluster)
+            note_local(followed, &(<Subscriber> s.client).cluster, s, weight - difference(before, now), weight)
+        return
+    interest_queue_note(followed, NULL, s, before, now)
+
+
+# -- leaf nodes --------------------------------------------------------------------------------------------------------
+
+cdef bint counts(Subscriber leaf, const Subscription *s) noexcept nogil:
+    """Return whether a leaf node's peer is told of a subscription."""
+    cdef Slice origin
+    if not is_remote(s):
+        return True
+    if s.client == <void *> leaf:
+        return False
+    if s.kind == KIND_LEAF:
+        if leaf.isolated or same_cluster(&(<Subscriber> s.client).cluster, &leaf.cluster):
+            return False
+        return not leaf.spoke or not (<Subscriber> s.client).spoke or is_loop_subject(sub_subject(s), s.subject_len)
+    if routed_origin(s, &origin) and same_cluster(&origin, &leaf.cluster):
+        return False
+    return not leaf.spoke or is_loop_subject(sub_subject(s), s.subject_len)
+
+
+cdef uint32_t weight_for(Subscriber leaf, const Node *node, const Interest *now) noexcept nogil:
+    """Return the interest that a leaf node's peer is told of; outside of queue groups, some more are as many."""
+    cdef Subscription **subs
+    cdef uint32_t i, weight = now.local + now.services
+    if now.remote == 0:
+        return weight
+    subs = node_subs(<Node *> node)
+    for i in range(node.nsubs):
+        if not subs[i].queue_len and weight >= ENOUGH:
+            break
+        if is_remote(subs[i]) and counts(leaf, subs[i]):
+            weight += weight_of(subs[i])
+    return weight
+
+
+cdef void note_for_leaf(
+    InterestSink *sink, const Subscription *s, const Node *node, const Interest *before, const Interest *now
+) noexcept nogil:
+    cdef FollowedAccount *followed = <FollowedAccount *> sink
+    cdef uint32_t weight
+    if interest_total(before) == 0:
+        note_local(followed, NULL, s, 0, weight_for(<Subscriber> followed.queue.link, node, now))
+    elif counts(<Subscriber> followed.queue.link, s):
+        weight = weight_for(<Subscriber> followed.queue.link, node, now)
+        note_local(followed, NULL, s, weight - difference(before, now), weight)

@@ -1,0 +1,73 @@
+"""The session of a link: what those of routes and leaf nodes share beside the protocol.
+
+The control plane answers the peer's CONNECT and INFO; it may say that both servers compress. When it has registered the
+peer, a kind's own `join` says what the connection carries, and the session begins to exchange interest.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
+
+from gnats.core.accounts.registry cimport AccountRegistry
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.links.link cimport Link
+from gnats.core.messages.message cimport Message
+from gnats.core.net.connection cimport Connection, SessionType
+from gnats.core.net.transport cimport Transport
+from gnats.core.protocol.parser cimport ParserHandlers
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.interest_queue cimport InterestChange
+from gnats.core.textsession cimport TEXT_CTL, TextSession
+
+cdef enum:
+    CTL_ACCEPTED = TEXT_CTL         # the control plane has accepted a CONNECT
+    CTL_JOINED = TEXT_CTL << 1      # join()
+    CTL_PINGS = TEXT_CTL << 2       # set_pings()
+    CTL_COMPRESS = TEXT_CTL << 3    # compress()
+    CTL_LEVEL = TEXT_CTL << 4       # set_uncompressed()
+    LINK_CTL = TEXT_CTL << 5        # a kind of link numbers its own from here on
+    # Bytes of changes of interest that may wait; a peer that falls behind by more begins anew.
+    MOST_INTEREST = 1 << 30
+    FEW_BYTES = 512                 # bytes of a line that fit on the stack
+
+
+cdef class LinkSession(TextSession):
+    cdef AccountRegistry registry
+    cdef Link link
+    cdef uint8_t joined            # the control plane has registered the peer
+    cdef uint8_t measured          # post EV_PONG at the next PONG
+    cdef uint8_t unsettled         # it is not agreed yet whether to compress
+    cdef Transport *s2             # the layer that compresses; NULL: none
+    # set by compress(), under lock; the owner's from CTL_COMPRESS on
+    cdef Transport *staged_s2
+    cdef Slice staged_info         # in `keep`
+    cdef uint8_t staged_solicited
+    # set by set_uncompressed(), under lock
+    cdef uint8_t staged_uncompressed
+    cdef int64_t staged_ping_interval   # under lock, as the next
+    cdef int32_t staged_ping_max
+
+    # Handle the requests that all links have.
+    cdef void take_link_requests(self, uint32_t ctl) noexcept nogil
+    cdef void switch_to_s2(self) noexcept nogil
+    # It is agreed whether to compress: begin to send PINGs.
+    cdef void settle(self) noexcept nogil
+    cdef void change_pings(self) noexcept nogil
+    # Announce what waits: the link has begun.
+    cdef void announce_first(self) noexcept nogil
+    # Queue a line of interest, without CR LF.
+    cdef bint queue_line(self, char *line, char *end) noexcept nogil
+    cdef void walk(
+        self, bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil) noexcept nogil
+    cdef int process_connect(self, char *arg, size_t n) noexcept nogil
+    cdef int process_pong(self) noexcept nogil
+
+
+# Fill in the functions that the sessions of all links share; `on_control` is left to the session.
+cdef void share_link_session(SessionType *session) noexcept nogil
+# The same for the parser's handlers: all but those of messages and subscriptions.
+cdef void share_link_verbs(ParserHandlers *verbs) noexcept nogil
+# Undo what join() has begun, before the session's memory goes.
+cdef void link_session_free(LinkSession c) noexcept nogil
+
+# A message of a stream that comes over a link: its subject selects the subscribers, who see another one: that stands
+# behind an @ in the reply. Undo this (jsAckDeliverIdx).
+cdef void show_deliver_subject(Message *m) noexcept nogil

@@ -1,0 +1,291 @@
+"""The session of a link; see link_session.pxd."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memchr
+
+from gnats.core.accounts.registry cimport AccountRegistry
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.accounts.subscriptions cimport end_subscriptions, remove_all_subs
+from gnats.core.links.link cimport link_announce, link_end, link_free, link_remove_gone, link_waits, link_walk
+from gnats.core.messages.message cimport Message
+from gnats.core.messages.reserved cimport is_jetstream_ack
+from gnats.core.net.connection cimport CTL_RESUME, WRITE_ERROR, Connection, Denial, SessionType
+from gnats.core.net.log_records cimport LOG_SENT_INTEREST, TRACE_OUT
+from gnats.core.net.outbound cimport outq_put
+from gnats.core.net.pollstate cimport PollerBase
+from gnats.core.net.s2transport cimport s2_begin, s2_make, s2_set_uncompressed
+from gnats.core.net.transport cimport Transport
+from gnats.core.pings cimport (
+    close_stale,
+    pong_received,
+    set_first_ping_timer,
+    set_ping_limits,
+    set_settling_timer,
+)
+from gnats.core.protocol.parser cimport PARSE_OK, ParserHandlers
+from gnats.core.runtime.inbox cimport EV_BEGUN, EV_CONNECT, EV_PONG
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.runtime.state cimport ServerState
+from gnats.core.runtime.timers cimport Timer
+from gnats.core.sessioninput cimport SessionInput, go_on, input_drop, punt
+from gnats.core.subjects.interest_queue cimport InterestChange
+from gnats.core.textsession cimport (
+    T_PING,
+    TextSession,
+    share_session,
+    share_verbs,
+    session_expired,
+    start_auth_timer,
+    stop_timers,
+)
+from gnats.includes.atomics cimport load8
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.text cimport put_text
+from gnats.includes.times cimport duration_of
+
+cdef enum:
+    ACK_DOTS = 8                    # dots of "$JS.ACK.<stream>.<consumer>. ... .<pending>"
+
+
+cdef class LinkSession(TextSession):
+    """A connection to another server; see Connection. A subclass has its verbs, and says what it carries.
+
+    With `negotiates`, send no PING before compress() or join(), and close the connection when neither is called within
+    the time of all unanswered PINGs.
+    """
+
+    def __cinit__(
+        self,
+        int kind,
+        int fd,
+        uint64_t cid,
+        PollerBase poller not None,
+        ServerState state not None,
+        AccountRegistry registry not None,
+        *,
+        bint negotiates=False,
+        **_session,
+    ):
+        self.registry = registry
+        self.unsettled = negotiates
+
+    # -- called from Python --------------------------------------------------------------------------------------
+
+    def compress(self, bytes greeting not None, *, bint solicited, bint uncompressed=False) -> None:
+        """Both servers compress from now on: send `greeting`, an INFO, and go on with what follows the peer's INFO.
+
+        A connection that was `solicited`, by this server, sends the greeting as it is, and nothing more before the peer
+        has begun to compress. Otherwise the greeting is compressed, and so is what follows the peer's INFO. With
+        `uncompressed`, write the format only, which costs the least. Post EV_PONG at each PONG from now on. Call it
+        once, before join(). Raises MemoryError.
+        """
+        cdef Transport *layer
+        self.keep.append(greeting)
+        layer = s2_make(self, solicited, uncompressed)
+        if layer == NULL:
+            raise MemoryError
+        pthread_mutex_lock(&self.lock)
+        self.staged_s2 = layer
+        self.staged_info.p = PyBytes_AS_STRING(greeting)
+        self.staged_info.n = PyBytes_GET_SIZE(greeting)
+        self.staged_solicited = solicited
+        pthread_mutex_unlock(&self.lock)
+        self.request(CTL_COMPRESS | CTL_RESUME, 0)
+
+    def set_uncompressed(self, bint uncompressed) -> None:
+        """After compress(): write the format only from now on, or compress."""
+        pthread_mutex_lock(&self.lock)
+        self.staged_uncompressed = uncompressed
+        pthread_mutex_unlock(&self.lock)
+        self.request(CTL_LEVEL, 0)
+
+    def set_pings(self, *, double ping_interval, int ping_max) -> None:
+        """Set the seconds between PINGs, and how many may be unanswered."""
+        pthread_mutex_lock(&self.lock)
+        self.staged_ping_interval = duration_of(ping_interval)
+        self.staged_ping_max = ping_max
+        pthread_mutex_unlock(&self.lock)
+        self.request(CTL_PINGS, 0)
+
+    # -- the session ---------------------------------------------------------------------------------------------
+
+    cdef void take_link_requests(self, uint32_t ctl) noexcept nogil:
+        if ctl & CTL_ACCEPTED:
+            self.input.parser.auth_set = 0
+            self.admitted = 1
+        if ctl & CTL_COMPRESS and self.s2 == NULL and not load8(&self.closing):
+            self.switch_to_s2()
+        if ctl & CTL_LEVEL and self.s2 != NULL:
+            pthread_mutex_lock(&self.lock)
+            s2_set_uncompressed(self.s2, self.staged_uncompressed)
+            pthread_mutex_unlock(&self.lock)
+        if ctl & CTL_PINGS:
+            self.change_pings()
+        link_remove_gone(self, &self.link)
+
+    cdef void switch_to_s2(self) noexcept nogil:
+        cdef SessionInput *input = &self.input
+        cdef const char *kept = NULL
+        cdef size_t n = 0
+        self.s2 = self.staged_s2
+        if self.staged_solicited:
+            self.queue_outbound(self.staged_info.p, self.staged_info.n)
+        if input.kept != NULL:
+            kept = input.kept + input.kept_at
+            n = input.kept_n - input.kept_at
+        s2_begin(self, self.s2, kept, n)
+        input_drop(input)
+        if not self.staged_solicited:
+            self.queue_outbound(self.staged_info.p, self.staged_info.n)
+        self.settle()
+
+    cdef void settle(self) noexcept nogil:
+        if self.unsettled and not load8(&self.closing):
+            self.unsettled = 0
+            set_first_ping_timer(self, &self.pings)
+
+    cdef void change_pings(self) noexcept nogil:
+        cdef int64_t interval
+        cdef int32_t most
+        pthread_mutex_lock(&self.lock)
+        interval = self.staged_ping_interval
+        most = self.staged_ping_max
+        pthread_mutex_unlock(&self.lock)
+        if self.unsettled:   # the timer is not for PINGs yet
+            self.pings.interval = interval
+            self.pings.max = most
+        elif not load8(&self.closing):
+            set_ping_limits(self, &self.pings, interval, most)
+
+    cdef void announce_first(self) noexcept nogil:
+        if link_waits(&self.link):
+            self.debugf(LOG_SENT_INTEREST, 0, NULL, 0)
+        self.interest_waits = link_announce(self, &self.link, False)
+
+    cdef bint queue_line(self, char *line, char *end) noexcept nogil:
+        cdef bint written
+        if self.trace:
+            self.trace_line(TRACE_OUT, line, end - line, NULL, 0)
+        end = put_text(end, b"\r\n")
+        # Not queue_outbound: that puts messages of other pollers first, which the interest must precede.
+        written = outq_put(&self.out, &self.ps.pool, line, end - line)
+        self.mark_dirty()
+        return written
+
+    cdef void walk(
+        self, bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil
+    ) noexcept nogil:
+        if not load8(&self.closing) and not link_walk(self, &self.link, write):
+            self.close_soon(WRITE_ERROR)
+
+    # -- verbs ---------------------------------------------------------------------------------------------------
+
+    cdef int process_connect(self, char *arg, size_t n) noexcept nogil:
+        self.connect_has_come()
+        return punt(self, EV_CONNECT, arg, n)
+
+    cdef int process_pong(self) noexcept nogil:
+        cdef bint awaited = self.pings.out > 0
+        pong_received(self, &self.pings)
+        if self.measured or (self.s2 != NULL and awaited):
+            self.measured = 0
+            self.inbox.post_data(EV_PONG, <void *> self, &self.source, 0, 0, NULL, 0)
+        return go_on(self)
+
+
+cdef void link_session_free(LinkSession c) noexcept nogil:
+    c.started = 0       # it is in no batch
+    remove_all_subs(c)
+    link_end(&c.link)
+    link_free(&c.link)
+
+
+cdef void show_deliver_subject(Message *m) noexcept nogil:
+    cdef uint32_t dots = 0
+    cdef size_t i
+    if m.reply.p == NULL or m.reply.p[0] != c'$' or not is_jetstream_ack(&m.reply):
+        return
+    if memchr(m.reply.p, c'@', m.reply.n) == NULL:
+        return
+    for i in range(m.reply.n):
+        if m.reply.p[i] == c'.':
+            dots += 1
+        elif m.reply.p[i] == c'@' and dots >= ACK_DOTS:
+            if i + 1 < m.reply.n:
+                m.shown.p = m.reply.p + i + 1
+                m.shown.n = m.reply.n - i - 1
+                m.reply.n = i
+            return
+
+
+# -- the session's functions: the connection calls them ----------------------------------------------------------------
+
+cdef void begin(Connection c) noexcept nogil:
+    c.inbox.post_data(EV_BEGUN, <void *> c, &c.source, 0, 0, NULL, 0)
+    start_auth_timer(<LinkSession> c)
+    if (<LinkSession> c).unsettled:
+        set_settling_timer(<LinkSession> c, &(<LinkSession> c).pings)
+    else:
+        set_first_ping_timer(<LinkSession> c, &(<LinkSession> c).pings)
+
+
+cdef void expired(Connection c, Timer *t) noexcept nogil:
+    if t.kind == T_PING and (<LinkSession> c).unsettled:
+        close_stale(<LinkSession> c)
+    else:
+        session_expired(c, t)
+
+
+# Permissions of a link are this server's: the peer is told nothing.
+cdef void send_denied(
+    Connection c, Denial what, const Slice *subject, const Slice *queue, const Slice *sid
+) noexcept nogil:
+    pass
+
+
+cdef bint announce(Connection c, bint all) noexcept nogil:
+    return link_announce(<LinkSession> c, &(<LinkSession> c).link, all)
+
+
+cdef bint closing(Connection c) noexcept nogil:
+    stop_timers(<LinkSession> c)
+    link_end(&(<LinkSession> c).link)
+    return end_subscriptions(<LinkSession> c)
+
+
+cdef void share_link_session(SessionType *session) noexcept nogil:
+    share_session(session)
+    session.begin = begin
+    session.expired = expired
+    session.announce = announce
+    session.send_denied = send_denied
+    session.closing = closing
+
+
+# -- the parser's handlers ---------------------------------------------------------------------------------------------
+
+# A+ and A-, from servers before 2.0.
+cdef int process_account_sub(void *owner, char *arg, size_t n, bint add) noexcept nogil:
+    return PARSE_OK
+
+
+cdef int process_connect(void *owner, char *arg, size_t n) noexcept nogil:
+    return (<LinkSession> owner).process_connect(arg, n)
+
+
+cdef int process_pong(void *owner) noexcept nogil:
+    return (<LinkSession> owner).process_pong()
+
+
+# Asked of pedantic clients only.
+cdef int process_invalid_publish_subject(void *owner) noexcept nogil:
+    return PARSE_OK
+
+
+cdef void share_link_verbs(ParserHandlers *verbs) noexcept nogil:
+    share_verbs(verbs)
+    verbs.process_account_sub = process_account_sub
+    verbs.process_connect = process_connect
+    verbs.process_pong = process_pong
+    verbs.process_invalid_publish_subject = process_invalid_publish_subject

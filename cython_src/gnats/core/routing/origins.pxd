@@ -1,0 +1,51 @@
+"""Where messages and interest come from: clusters of leaf nodes, which must not get back what is theirs."""
+from libc.stddef cimport size_t
+from libc.string cimport memchr, memcmp
+
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.messages.message cimport Message
+from gnats.core.runtime.kinds cimport LEAF, ROUTER
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.sublist cimport Subscription, sub_sid
+from gnats.includes.text cimport starts_with_text
+
+
+cdef inline bint same_cluster(const Slice *a, const Slice *b) noexcept nogil:
+    return a.n == b.n and memcmp(a.p, b.p, a.n) == 0
+
+
+cdef inline bint is_loop_subject(const char *subject, size_t n) noexcept nogil:
+    """Return whether a leaf node subscribes to it only to see whether it comes back (leafNodeLoopDetectionSubjectPrefix)."""
+    return starts_with_text(subject, n, b"$LDS.")
+
+
+cdef inline bint is_link(const Subscription *s) noexcept nogil:
+    """Return whether a subscription is a route's or a leaf node's; also a leaf node's shadow (SUB_SHADOW)."""
+    return s.kind == ROUTER or s.kind == LEAF
+
+
+cdef inline bint routed_origin(const Subscription *s, Slice *origin) noexcept nogil:
+    """Read the cluster of leaf nodes that a route's subscription speaks for from its sid. False: it is for none."""
+    cdef const char *sid = sub_sid(s)
+    cdef const char *end
+    if s.kind != ROUTER or s.sid_len < 2 or sid[0] != c'L':
+        return False
+    end = <const char *> memchr(sid + 2, c' ', s.sid_len - 2)
+    origin.p = <char *> sid + 2
+    origin.n = end - origin.p if end != NULL else 0
+    return end != NULL
+
+
+cdef inline bint message_origin(const Message *m, Slice *cluster) noexcept nogil:
+    """Get the cluster of leaf nodes that a message comes from. False: it comes from none."""
+    if m.remote == NULL:
+        return False
+    cluster[0] = m.remote.origin
+    if (<Subscriber> m.origin).kind == LEAF:
+        cluster[0] = (<Subscriber> m.origin).cluster
+    return cluster.n != 0
+
+
+# Return whether a message may go over the link of a subscription, by where it comes from (processMsgResults). In a
+# queue group, routes may also get what comes from a route, when nothing else is left.
+cdef bint may_go_over(const Message *m, const Subscription *s) noexcept nogil

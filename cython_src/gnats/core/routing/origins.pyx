@@ -1,0 +1,23 @@
+"""Where messages come from, and whither they may go; see origins.pxd."""
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.messages.message cimport Message
+from gnats.core.messages.reserved cimport is_service_reply
+from gnats.core.routing.origins cimport message_origin, same_cluster
+from gnats.core.runtime.kinds cimport LEAF, ROUTER
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.sublist cimport Subscription
+
+
+cdef bint may_go_over(const Message *m, const Subscription *s) noexcept nogil:
+    if s.kind == LEAF:
+        return may_go_to_leaf(m, <Subscriber> s.client)
+    return m.remote == NULL or (
+        (<Subscriber> m.origin).kind == LEAF and not (<Subscriber> m.origin).spoke)
+
+
+cdef bint may_go_to_leaf(const Message *m, Subscriber leaf) noexcept nogil:
+    cdef Slice cluster
+    if m.origin == <void *> leaf or (message_origin(m, &cluster) and same_cluster(&cluster, &leaf.cluster)):
+        return False
+    return m.remote == NULL or (<Subscriber> m.origin).kind != ROUTER or not leaf.spoke or is_service_reply(
+        m.subject.p, m.subject.n)
