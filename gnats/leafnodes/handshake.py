@@ -273,7 +273,6 @@ class Handshake:
         elif leaf.negotiated or leaf.connected:
             leaf.session.resume()
         elif not self._compresses(leaf, info, self._options().leafnodes.compression):
-            leaf.session.set_auth_timeout(self._options().leafnodes.auth_timeout)
             leaf.session.resume()
 
     def _read(self, leaf: Leaf, arg: bytes) -> PeerInfo | None:

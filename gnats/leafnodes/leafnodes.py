@@ -13,12 +13,7 @@ from gnats.clock import call_later
 from gnats.cluster.compression import negotiates
 from gnats.cluster.info import TRACES_PROTO
 from gnats.connection.closed_state import ClosedState
-from gnats.core.links.leaf_session import (
-    LEAF_ERROR,
-    LEAF_LOOP,
-    LEAF_PUBLISH_DENIED,
-    LEAF_SUBSCRIBE_DENIED,
-)
+from gnats.core.links.leaf_session import LeafEvent
 from gnats.core.net.connection import Connection
 from gnats.core.runtime.inbox import EV_BEGUN, EV_CLOSED, EV_CONNECT, EV_INFO, EV_LEAF, EV_PONG
 from gnats.core.runtime.kinds import LEAF
@@ -124,6 +119,7 @@ class LeafNodes:
         self._solicitor = Solicitor(log, options=options, create=self._dialled, spawn=spawn)
         self.remotes: list[Remote] = []
         self.table = LeafTable()
+        """The connections that have joined an account."""
         self.open: dict[int, Leaf] = {}
         """All connections by id, also those that have not joined an account (yet)."""
         self._first: dict[int, PeerInfo] = {}
@@ -134,10 +130,6 @@ class LeafNodes:
         self._closed_as_slow = 0
         self.stale = 0
         """Connections that were closed because they did not answer PINGs."""
-
-    def __len__(self) -> int:
-        """Return the number of connections that have joined an account."""
-        return len(self.table)
 
     @property
     def connected(self) -> bool:
@@ -415,13 +407,13 @@ class LeafNodes:
         """Answer what a session has found in its peer's interest and messages, or the peer's error."""
         if leaf.session is None or leaf.leaving:
             return
-        if what == LEAF_LOOP:
+        if what == LeafEvent.LEAF_LOOP:
             self._loop(leaf)
-        elif what == LEAF_ERROR:
+        elif what == LeafEvent.LEAF_ERROR:
             self._peer_error(leaf, text)
-        elif what == LEAF_PUBLISH_DENIED:
+        elif what == LeafEvent.LEAF_PUBLISH_DENIED:
             self._denied(leaf, text, "Publish", "Publish to")
-        elif what == LEAF_SUBSCRIBE_DENIED:
+        elif what == LeafEvent.LEAF_SUBSCRIBE_DENIED:
             self._denied(leaf, text, "Subscription", "Subscription to")
             self._log.debug(f"{leaf} - Permissions Violation for Subscription to {quote(text)}")
         if not leaf.closing:

@@ -19,7 +19,7 @@ def session_permissions(leaf: "Leaf") -> tuple[Compiled | None, Compiled | None]
 
     The former's subscribe half is what this server announces, its publish half what the peer is sent. As in
     nats-server, a hub checks messages of its spoke without the denials of JetStream, because a spoke's
-    requests to the hub's JetStream are allowed; a spoke takes what it may announce.
+    requests to the hub's JetStream are allowed; a spoke takes what it may announce (None).
     """
     not_sent, not_announced = leaf.js_denials
     if leaf.solicited:
@@ -36,7 +36,7 @@ def session_permissions(leaf: "Leaf") -> tuple[Compiled | None, Compiled | None]
         subscribe=as_subscribe(denying(announced, not_announced)),
     )
     if leaf.spoke:
-        return out, _compiled(publish=as_publish(denying(announced, not_announced)))
+        return out, None
     granted = leaf.grant.permissions
     return out, _compiled(publish=received, response=granted.response if granted else None)
 

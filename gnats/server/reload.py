@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from gnats.log.logger import Logger
     from gnats.operator.accounts import OperatorAccounts
     from gnats.tls.context import ClientTLS
-    from gnats.tls.links import LinkTLS
 
 _AUTH = frozenset(("Username", "Password", "Authorization", "Users", "Nkeys", "NoAuthUser", "Accounts"))
 _LIMITS = frozenset(("MaxControlLine", "MaxPayload", "PingInterval", "MaxPingsOut", "Accounts"))
@@ -116,7 +115,6 @@ class ReloadedServer(Protocol):
     def configure_authorization(self, opts: Options) -> Authenticator: ...
     def make_tls(self, opts: Options) -> "ClientTLS | None": ...
     def use_tls(self, tls: "ClientTLS | None") -> None: ...
-    def make_cluster_tls(self, opts: Options) -> "LinkTLS | None": ...
     def check_endpoints(self, opts: Options) -> None: ...
     def reload_endpoints(self) -> None: ...
     def update_state(self) -> None: ...
@@ -163,6 +161,7 @@ class Reload:
         ServerError, and the old options stay.
         """
         from gnats.options.reloadable import LOG_OPTIONS, diff_options
+        from gnats.server.links import make_cluster_tls
 
         server, old, new, before = self._server, self._old, self._new, self._connector.auth
         self._require_running()
@@ -174,7 +173,7 @@ class Reload:
         tls = server.make_tls(new)
         if "TLSConfig" not in notices and tls and server.tls and tls.digest != server.tls.digest:
             notices["TLSConfig"] = "Reloaded: tls = enabled"  # the same files, with other certificates
-        routes, routes_tls = server.cluster, server.make_cluster_tls(new)
+        routes, routes_tls = server.cluster, make_cluster_tls(new)
         if routes and routes.tls and routes_tls and routes.tls.digest != routes_tls.digest:
             notices.setdefault("Cluster", "Reloaded: cluster")  # the same files, with other certificates
         changed = notices.keys()

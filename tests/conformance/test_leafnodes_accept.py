@@ -442,7 +442,7 @@ def test_a_kick(guarded: Server, fake: FakeLeaf) -> None:
     with Connection(guarded.address) as client:
         client.send(b'CONNECT {"user":"s","pass":"p","verbose":false}\r\n')
         body = json.dumps({"cid": peer.info["client_id"]}).encode()
-        client.send(b"PUB $SYS.REQ.SERVER.%b.KICK %d\r\n%b\r\n" % (server_id.encode(), len(body), body))
+        client.send(b"PUB $SYS.REQ.SERVER.%b.KICK x %d\r\n%b\r\n" % (server_id.encode(), len(body), body))
         client.fence()
         peer.rest()
     peer.wait_logged(guarded, closed("Kicked", fake.name))
