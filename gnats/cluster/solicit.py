@@ -11,7 +11,16 @@ from gnats.cluster.route import Route, Target
 from gnats.go.text import join_host_port, quote
 from gnats.go.url import URL
 from gnats.options.options import Options
-from gnats.runtime.dial import Address, Connect, NoAddressError, Resolve, connect_socket, dial, look_up, random_address
+from gnats.runtime.dial import (
+    Address,
+    Connect,
+    NoAddressError,
+    Resolve,
+    connect_socket,
+    dial,
+    look_up,
+    random_address,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -103,5 +103,3 @@ async def _check_hash(leaf: "Leaf", stored: str, granted: Grant) -> Grant:
     if not good:
         raise Denied
     return granted
-
-

@@ -56,8 +56,8 @@ class Joining(Protocol):
     def accepted(self, leaf: Leaf) -> None:
         """Have an accepted connection join its account."""
 
-    def dialled(self, leaf: Leaf) -> None:
-        """Have a connection that was dialled join its account."""
+    def dialled(self, leaf: Leaf, connect: bytes) -> None:
+        """Have a connection that was dialled join its account; send `connect` first."""
 
     def informed(self, leaf: Leaf, info: PeerInfo) -> None:
         """Use what an INFO says that may change."""
@@ -289,8 +289,12 @@ class Handshake:
         leaf.close(self._log, ClosedState.WRONG_PORT)
         return False
 
-    def process_peer_info(self, leaf: Leaf, info: PeerInfo) -> None:
-        """Go on with an INFO of a server that was dialled (processLeafnodeInfo)."""
+    def process_peer_info(self, leaf: Leaf, info: PeerInfo, *, waits: bool = True) -> None:
+        """Go on with an INFO of a server that was dialled (processLeafnodeInfo).
+
+        `waits`: the poller has read it and waits. Else it must not be told to go on: that could come late, after
+        it has read the next INFO.
+        """
         assert leaf.remote and leaf.session
         if leaf.has_info:
             self._further_info(leaf, info)
@@ -312,13 +316,16 @@ class Handshake:
         leaf.peer_cluster = info.cluster
         leaf.proto = info.proto
         self._leafnodes.informed(leaf, info)
-        if not self._send_connect(leaf):
+        connect = self._connect(leaf)
+        if not connect:
             return
-        if info.info_on_connect:
-            leaf.finish_timer = call_later(FINISH_TIMEOUT, self._stale, leaf)
+        if not info.info_on_connect:  # an old server goes on at once
+            self._leafnodes.dialled(leaf, connect)
+            return
+        leaf.finish_timer = call_later(FINISH_TIMEOUT, self._stale, leaf)
+        leaf.send(connect)
+        if waits:
             leaf.session.resume()
-        else:
-            self._leafnodes.dialled(leaf)
 
     def _further_info(self, leaf: Leaf, info: PeerInfo) -> None:
         assert leaf.session
@@ -326,7 +333,7 @@ class Handshake:
         self._leafnodes.informed(leaf, info)
         if info.connect_info and not leaf.has_joined:
             leaf.stop_waiting()
-            self._leafnodes.dialled(leaf)
+            self._leafnodes.dialled(leaf, b"")
         else:
             leaf.session.resume()
 
@@ -361,8 +368,8 @@ class Handshake:
         leaf.session.compress(own, solicited=leaf.solicited, uncompressed=mode == S2_UNCOMPRESSED)
         return True
 
-    def _send_connect(self, leaf: Leaf) -> bool:
-        """Send CONNECT; return whether the credentials could be read."""
+    def _connect(self, leaf: Leaf) -> bytes:
+        """Return the CONNECT; close the connection, and return nothing, when credentials cannot be read."""
         log, opts, remote = self._log, self._options(), leaf.remote
         assert remote and leaf.url
         if remote.options.credentials:
@@ -372,7 +379,7 @@ class Handshake:
         except CredentialsError as exc:
             log.error(f"{leaf} - {exc}")
             leaf.close(log, ClosedState.WRITE_ERROR)
-            return False
+            return b""
         user, password, token = remote.login(leaf.url)
         values = {
             "version": NATS_VERSION,
@@ -392,6 +399,5 @@ class Handshake:
             "remote_account": leaf.account.name,
             "protocol": ROUTE_PROTO,
         }
-        leaf.send(connect_line(values | proof))
         log.debug(f"{leaf} - Remote leafnode connect msg sent")
-        return True
+        return connect_line(values | proof)

@@ -242,15 +242,22 @@ _CONNECT_KEPT = frozenset(PeerConnect.__slots__)  # type: ignore[attr-defined]
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:[-+].*)?", re.ASCII)
 _ORDER = (
     *("version", "nkey", "jwt", "sig", "user", "pass", "auth_token", "server_id", "domain", "name", "is_hub"),
-    *("cluster", "headers", "jetstream", "deny_pub", "isolate", "compress_mode", "remote_account", "protocol"),
+    *(
+        "cluster",
+        "headers",
+        "jetstream",
+        "deny_pub",
+        "isolate",
+        "compress_mode",
+        "remote_account",
+        "protocol",
+    ),
 )
 
 
 def connect_line(values: dict[str, object]) -> bytes:
     """Return the CONNECT with these values, in nats-server's order, without empty ones (sendLeafConnect)."""
     return b"CONNECT " + marshal({name: values[name] for name in _ORDER if values.get(name)}) + b"\r\n"
-
-
 
 
 def at_least(version: str, oldest: str) -> bool:

@@ -46,9 +46,7 @@ if TYPE_CHECKING:
     from gnats.runtime.pollers import Pollers
     from gnats.tls.leafs import LeafTLS
 
-INSECURE = (
-    "TLS certificate chain and hostname of solicited leafnodes will not be verified. DO NOT USE IN PRODUCTION!"
-)
+INSECURE = "TLS certificate chain and hostname of solicited leafnodes will not be verified. DO NOT USE IN PRODUCTION!"
 MAX_PENDING_FACTOR = 4
 """Times max_pending that may be queued for a leaf node: nats-server has no limit there."""
 LOOP_DELAY = 30.0
@@ -383,7 +381,7 @@ class LeafNodes:
         leaf = self._leaf(source)
         if leaf is None or (info := self._first.pop(leaf.cid, None)) is None or leaf.closing:
             return False
-        self._handshake.process_peer_info(leaf, info)
+        self._handshake.process_peer_info(leaf, info, waits=False)
         return True
 
     def _on_connect(self, source: Connection | None, a: int, b: int, data: object) -> bool:
@@ -535,8 +533,11 @@ class LeafNodes:
             log.warn(f"{leaf} - Replacing connection from same server")
         self._join(leaf, self.info.answer(leaf, is_system=self._is_system(leaf)))
 
-    def dialled(self, leaf: Leaf) -> None:
-        """Have a connection that was dialled join its account (leafNodeFinishConnectProcess)."""
+    def dialled(self, leaf: Leaf, connect: bytes) -> None:
+        """Have a connection that was dialled join its account (leafNodeFinishConnectProcess).
+
+        Send `connect` first, unless it was sent.
+        """
         account, log = leaf.account, self._log
         assert leaf.remote
         if account.leaf_clusters.get(leaf.peer_cluster) and leaf.peer_cluster:
@@ -551,7 +552,7 @@ class LeafNodes:
             leaf.close(log, ClosedState.CLIENT_CLOSED)
             return
         self.table.add(leaf)
-        self._join(leaf, b"")
+        self._join(leaf, connect)
         if events := self._hooks.events():
             events.connected(leaf)
 

@@ -52,7 +52,7 @@ def launch_accepting(launch: Launch, *args: str, block: str = "", config: str = 
 def soliciting(*urls: str, remote: str = "", block: str = "", config: str = "") -> str:
     """Return a configuration with one remote, whose URLs these are."""
     return (
-        f"leafnodes {{ reconnect: 0.2\n remotes [ {{ urls: {json.dumps(urls)}, compression: off\n{remote}\n}} ]\n"
+        f"leafnodes {{ reconnect: '0.2s'\n remotes [ {{ urls: {json.dumps(urls)}, compression: off\n{remote}\n}} ]\n"
         f"{block}\n}}\n{config}"
     )
 
