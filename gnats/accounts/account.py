@@ -72,7 +72,7 @@ class Account(account.Account):
         self.leaf_clusters: Counter[str] = Counter()
         """The clusters of its leaf nodes, "" among them, with their numbers of connections."""
         self.loop_subject = b""
-        """Interest in it that comes from a leaf node has gone round in a circle; empty before the first one."""
+        """Interest in it that a leaf node sends has gone round in a circle; empty before the first one."""
         self.mapped: tuple[bytes, ...] = ()
         """The subjects of its mappings."""
         self.internal: InternalClient | None = None

@@ -49,8 +49,9 @@ def info_line(values: dict[str, object], end: bytes = b" \r\n") -> bytes:
 
 
 class OwnInfo:
-    """Makes this server's INFO and CONNECT. `urls` returns the URLs of its client port, `leaf_url` its address
-    for leaf nodes.
+    """Makes this server's INFO and CONNECT.
+
+    `urls` returns the URLs of its client port, `leaf_url` its address for leaf nodes.
 
     `port` is the port that it listens on for routes, set when it does.
     """

@@ -6,6 +6,7 @@ What follows may be in clear text, encrypted or compressed: that depends on this
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 from gnats.clock import Timer, call_later
 from gnats.connection.closed_state import ClosedState
@@ -47,10 +48,8 @@ class FirstInfo:
 
     def send(self, data: bytes) -> None:
         """Send a short answer; what does not fit is dropped."""
-        try:
+        with suppress(OSError):  # _read() will notice
             self._sock.send(data)
-        except OSError:  # read() will notice
-            pass
 
     def _end(self, reason: ClosedState) -> None:
         self.stop()

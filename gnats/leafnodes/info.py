@@ -166,7 +166,7 @@ class PeerInfo:
         return self.client_id != 0 and self.leafnode_urls is not None
 
 
-_KEPT = frozenset(PeerInfo.__slots__) - {"imports", "exports"}  # type: ignore[attr-defined]
+_KEPT = frozenset(PeerInfo.__slots__) - {"imports", "exports"}
 
 
 def _read_permission(sent: object) -> SubjectPermission | None:
@@ -238,7 +238,7 @@ class PeerConnect:
         return found
 
 
-_CONNECT_KEPT = frozenset(PeerConnect.__slots__)  # type: ignore[attr-defined]
+_CONNECT_KEPT = frozenset(PeerConnect.__slots__)
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:[-+].*)?", re.ASCII)
 _ORDER = (
     *("version", "nkey", "jwt", "sig", "user", "pass", "auth_token", "server_id", "domain", "name", "is_hub"),

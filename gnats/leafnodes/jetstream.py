@@ -20,6 +20,8 @@ def keep_domains_apart(leaf: "Leaf", opts: "Options", log: "Logger", *, is_syste
     """
     jetstream, account = opts.jetstream, leaf.account.name
     domain, theirs = jetstream.domain, leaf.peer_domain
+    sent: tuple[str, ...]
+    announced: tuple[str, ...]
     apart = domain != theirs or not (jetstream.enabled or domain)
     if apart and is_system:
         log.notice(f"{leaf} - System account connected from {leaf.decorated_peer}")

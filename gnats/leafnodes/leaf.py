@@ -1,6 +1,6 @@
 """The control plane's side of a leaf node connection: its peer, its role, its name in the log."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gnats.client.session import Session
 from gnats.clock import Timer, time_ns
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gnats.accounts.account import Account
+    from gnats.core.client import Client
     from gnats.core.links.leaf_session import LeafSession
     from gnats.go.url import URL
     from gnats.leafnodes.first_info import FirstInfo
@@ -68,7 +69,7 @@ class Leaf(Session):
         remote: "Remote | None" = None,
         url: "URL | None" = None,
     ) -> None:
-        super().__init__(session, host, port, account, nonce)
+        super().__init__(cast("Client", session), host, port, account, nonce)
         self.remote = remote
         self.url = url
         self.spoke = remote is not None and not remote.options.hub
@@ -113,8 +114,7 @@ class Leaf(Session):
     @property
     def session(self) -> "LeafSession | None":
         """The data plane's side; None once it is closed."""
-        session: LeafSession | None = self.client  # type: ignore[assignment]
-        return session
+        return cast("LeafSession | None", self.client)
 
     @property
     def solicited(self) -> bool:

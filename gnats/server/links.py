@@ -1,25 +1,62 @@
 """A server's connections to other servers: routes and leaf nodes, and what they have in common."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.core.net.connection import Connection
 
 if TYPE_CHECKING:
+    from asyncio import Task
+
+    from gnats.accounts.accounts import Accounts
+    from gnats.accounts.internal_clients import InternalClients
+    from gnats.auth.authenticator import Authenticator
     from gnats.cluster.cluster import Cluster
     from gnats.cluster.route import Route
+    from gnats.core.runtime.state import ServerState
+    from gnats.events.events import Events
     from gnats.leafnodes.leaf import Leaf
     from gnats.leafnodes.leafnodes import LeafNodes
+    from gnats.log.logger import Logger
+    from gnats.nkeys.identity import Identity
     from gnats.options.options import Options
     from gnats.runtime.dispatch import EventTable
-    from gnats.server.server import Server
     from gnats.tls.leafs import LeafTLS
     from gnats.tls.links import LinkTLS
+
+
+class Owner(Protocol):
+    """The server, as its links see it."""
+
+    opts: "Options"
+
+    @property
+    def links(self) -> "Links": ...
+    @property
+    def identity(self) -> "Identity": ...
+    @property
+    def accounts(self) -> "Accounts": ...
+    @property
+    def state(self) -> "ServerState": ...
+    @property
+    def log(self) -> "Logger": ...
+    @property
+    def internal_clients(self) -> "InternalClients": ...
+    @property
+    def auth(self) -> "Authenticator": ...
+    @property
+    def events(self) -> "Events | None": ...
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "Task[None]": ...
+    def rename_cluster(self, name: str, generated: bool) -> None: ...
+    def update_urls(self) -> None: ...
+    def connection_gone(self) -> None: ...
 
 
 class Links:
     """The routes and leaf nodes of a server; each may be missing."""
 
-    def __init__(self, server: "Server", opts: "Options") -> None:
+    def __init__(self, server: Owner, opts: "Options") -> None:
         self.cluster = _make_cluster(server) if opts.cluster.port else None
         self.leafs = _make_leafs(server) if opts.leafnodes.configured else None
         parts: tuple[Cluster | LeafNodes | None, ...] = self.cluster, self.leafs
@@ -69,7 +106,7 @@ class Links:
             part.close()
 
 
-def _make_cluster(server: "Server") -> "Cluster":
+def _make_cluster(server: Owner) -> "Cluster":
     from gnats.cluster.cluster import Cluster, Hooks
     from gnats.core.links.route_session import RouteSession
 
@@ -99,7 +136,7 @@ def _make_cluster(server: "Server") -> "Cluster":
     return Cluster(*parts, tls=tls, options=lambda: server.opts, spawn=server.spawn)
 
 
-def _make_leafs(server: "Server") -> "LeafNodes":
+def _make_leafs(server: Owner) -> "LeafNodes":
     from gnats.core.links.leaf_session import LeafSession
     from gnats.leafnodes.leafnodes import Hooks, LeafNodes
 

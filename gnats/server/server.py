@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from gnats.events.msgtrace import Traces
     from gnats.events.servers import Servers
     from gnats.jetstream.control.jetstream import JetStream
-    from gnats.leafnodes.leafnodes import LeafNodes
     from gnats.jetstream.engine.engine import Engine
+    from gnats.leafnodes.leafnodes import LeafNodes
     from gnats.monitor.http import Monitor
     from gnats.monitor.profiling import Profiler
     from gnats.operator.accounts import OperatorAccounts

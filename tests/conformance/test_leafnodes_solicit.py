@@ -175,8 +175,6 @@ def refused(
         peer.wait_logged(server, line)
 
 
-
-
 @pytest.mark.parametrize("info", [{"client_id": None}, {"client_id": None, "leafnode_urls": None}])
 def test_an_info_of_another_port(
     launch: Launch, listener: LeafListener, fake: FakeLeaf, info: dict[str, Any]
@@ -251,8 +249,7 @@ ERRORS = {
     ),
     "cluster name": (
         "remote leafnode has same cluster name",
-        "ERR Leafnode connection dropped with same cluster name error."
-        " Delaying attempt to reconnect for 30s",
+        "ERR Leafnode connection dropped with same cluster name error. Delaying attempt to reconnect for 30s",
     ),
     "version": (
         'connection rejected since minimum version required is "2.10.0"',
@@ -368,9 +365,7 @@ def test_the_next_url_after_a_failure(launch: Launch, listener: LeafListener, fa
     assert f'remote server "127.0.0.1:{port}" (attempt 1)' in server.log
 
 
-def test_a_server_that_the_remote_tells_of(
-    launch: Launch, listener: LeafListener, fake: FakeLeaf
-) -> None:
+def test_a_server_that_the_remote_tells_of(launch: Launch, listener: LeafListener, fake: FakeLeaf) -> None:
     with LeafListener() as other:
         server = launch_soliciting(launch, listener.url)
         peer = fake.serve(listener, leafnode_urls=[listener.address, other.address])

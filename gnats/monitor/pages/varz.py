@@ -1,6 +1,6 @@
 """/varz: the server's configuration and counters (Varz in monitor.go)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from gnats.clock import time_ns
