@@ -155,15 +155,12 @@ class LeafNodes:
 
     # -- life ------------------------------------------------------------------------------------------------
 
-    async def start(self, pollers: "Pollers") -> socket.socket | None:
-        """Listen for leaf nodes, if the options name a port; return the listening socket.
-
-        Raises ServerError.
-        """
+    async def start(self, pollers: "Pollers") -> None:
+        """Listen for leaf nodes, if the options name a port. Raises ServerError."""
         self._pollers = cycle(pollers.serving)
         block = self._options().leafnodes
         if not block.port:
-            return None
+            return
         sock = await listen_for_leafnodes(block.host, max(block.port, 0))
         self._listener = AcceptLoop(sock, "Leafnode", self._accepted, self._log)
         self.info.port = self._listener.port
@@ -173,7 +170,6 @@ class LeafNodes:
         self.info.add_url(self.info.own_url)
         if self.tls and self.tls.insecure:
             self._log.warn(INSECURE)
-        return sock
 
     def solicit(self) -> None:
         """Dial the remotes of the configuration."""

@@ -343,6 +343,8 @@ class Server:
             self._monitor = await Monitor.listen(self)
         if opts.jetstream.enabled:
             await self.enable_jetstream()
+        if self.leafs:
+            await self.leafs.start(self.pollers)
         sock = await listen_for_clients(opts.host, max(opts.port, 0))
         self._clients.accept(self.pollers)
         self._listener = AcceptLoop(sock, "Client", self._clients.create_client, self.log)
@@ -354,8 +356,6 @@ class Server:
         self._listening = {"nats": sock}
         if self._monitor:
             self._listening["monitoring"] = self._monitor.sock
-        if self.leafs and (leaf_sock := await self.leafs.start(self.pollers)):
-            self._listening["leafnodes"] = leaf_sock
         if self.cluster:
             self._listening["cluster"] = await self.cluster.start(self.pollers, self.port)
         if self.leafs:
