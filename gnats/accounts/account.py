@@ -173,12 +173,13 @@ class Account(account.Account):
         """Whether the account has more than max_connections, on all servers."""
         return 0 <= self.max_connections < len(self.clients) + self.num_elsewhere
 
-    def set_clients_elsewhere(self, server_id: str, number: int) -> None:
-        """Note the number of its clients on another server."""
-        if number > 0:
-            self.clients_elsewhere[server_id] = number
-        else:
-            self.clients_elsewhere.pop(server_id, None)
+    def set_clients_elsewhere(self, server_id: str, number: int, leafs: int = 0) -> None:
+        """Note the numbers of its clients and leaf node connections on another server."""
+        for count, table in (number, self.clients_elsewhere), (leafs, self.leafs_elsewhere):
+            if count > 0:
+                table[server_id] = count
+            else:
+                table.pop(server_id, None)
 
     @property
     def slow_consumers(self) -> int:

@@ -36,6 +36,12 @@ class LeafAuthorization:
         """Whether a JWT in CONNECT is used."""
         return self._clients().takes_jwts
 
+    @property
+    def has_users(self) -> bool:
+        """Whether leaf nodes have users of their own: their connections are no events of the account."""
+        block = self._options().leafnodes
+        return bool(block.username or block.nkey or block.users)
+
     def check(self, leaf: "Leaf") -> Decision:
         """Decide whether a leaf node may connect with its CONNECT. Raises Denied."""
         block = self._options().leafnodes

@@ -173,7 +173,8 @@ class Handshake:
             leaf.refuse(self._log, ClosedState.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, error)
             return
         leaf.connected = True
-        if events := self._events():
+        events = self._events()
+        if events and not self._authorization.has_users:
             events.connected(leaf)
         if grant.expires is not None:
             leaf.expire_after(grant.expires, self._log)

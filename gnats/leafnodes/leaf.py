@@ -180,6 +180,9 @@ class Leaf(Session):
         """Describe the connection for events, as Session.client_info()."""
         info = super().client_info(**changes) | {"kind": self.kind_name}
         info.pop("client_type", None)
+        if self.cid not in self.account.leafs and self.reason is None:  # it has none yet
+            info["acc"] = "N/A"
+            info.pop("name_tag", None)
         return info
 
     # -- compression -----------------------------------------------------------------------------------------

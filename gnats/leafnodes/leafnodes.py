@@ -503,8 +503,8 @@ class LeafNodes:
         self._forget_cluster(leaf)
         if account.remove_leaf(leaf) and events:
             events.conns_update(account)
-        if leaf.reason is not None and events:
-            events.disconnected(leaf)
+            if leaf.reason is not None:
+                events.disconnected(leaf)
 
     @staticmethod
     def _forget_cluster(leaf: Leaf) -> None:
