@@ -40,13 +40,15 @@ class Pair:
         remote: str = "",
         block: str = "",
         hub_block: str = "",
+        host: str = "127.0.0.1",
+        wait: bool = True,
     ) -> None:
         self.port = reserve_port(self)
         self.hub_config = (
             f"server_name: hub\nleafnodes {{ listen: '127.0.0.1:{self.port}'\n{hub_block}\n}}\n{ACCOUNTS}"
         )
         remotes = "\n".join(
-            f"{{ url: {json.dumps(f'nats-leaf://{name.lower()}:p@127.0.0.1:{self.port}')}\n"
+            f"{{ url: {json.dumps(f'nats-leaf://{name.lower()}:p@{host}:{self.port}')}\n"
             f"account: {name}\n{remote}\n}}"
             for name in accounts
         )
@@ -56,7 +58,8 @@ class Pair:
         self.count = len(accounts)
         self.hub: Server = launch("-m", "-1", "-D", config=self.hub_config, kind=kinds[0])
         self.spoke: Server = launch("-m", "-1", "-D", config=self.spoke_config, kind=kinds[1])
-        self.wait()
+        if wait:
+            self.wait()
 
     def wait(self) -> None:
         """Wait until both sides have all connections."""
@@ -74,7 +77,7 @@ def leafs(server: Server) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def connected(directory: Path, kinds: tuple[Kind, Kind], **how: str) -> Iterator[Pair]:
+def connected(directory: Path, kinds: tuple[Kind, Kind], **how: Any) -> Iterator[Pair]:
     require_all(kinds)
     with launcher(REFERENCE, directory) as launch:
         yield Pair(launch, kinds, **how)
