@@ -636,6 +636,22 @@ BAD: list[tuple[str, int, str]] = [
                     ("proxy { zz: 1 }", 'unknown field "zz"'),
                     ("proxy { username: u }", "proxy URL must be specified when other proxy options are set"),
                     ("proxy { timeout: 1s }", "proxy URL must be specified when other proxy options are set"),
+                    ("proxy { url: 'https://b', tls: 1 }", "tls"),
+                    ("proxy { url: 'https://b', tls { zz: 1 } }", '"zz" is not supported for proxy TLS'),
+                    (
+                        "proxy { url: 'https://b', tls { verify: false } }",
+                        '"verify" is not supported for proxy TLS',
+                    ),
+                    (
+                        "proxy { url: 'https://b', tls { first: auto } }",
+                        '"first" is not supported for proxy TLS',
+                    ),
+                    (
+                        "proxy { url: 'http://b', tls {} }",
+                        "proxy TLS configuration requires an https proxy URL, got: http",
+                    ),
+                    ("proxy { url: 'https://b', tls { timeout: '-1s' } }", "proxy TLS timeout must be >= 0"),
+                    ("proxy { tls {} }", "proxy URL must be specified when other proxy options are set"),
                     ("proxy { url: 'a.b' }", "proxy URL scheme must be http or https, got: "),
                     ("proxy { url: 'ws://a' }", "proxy URL scheme must be http or https, got: ws"),
                     ("proxy { url: 'http:///a' }", "proxy URL must specify a host"),
@@ -1106,6 +1122,9 @@ NOT_YET = {
 # Intended differences: gnats warns of entries that the reference accepts and ignores.
 IGNORED_BY_REFERENCE = {
     "cluster { name: C, routes: ['nats://a:1'] }": "routes without a port to listen on are not dialled",
+    "leafnodes { remotes: [ {url: 'nats://a', proxy { url: 'https://b', tls { timeout: 0 } }} ] }": (
+        "proxy configuration will be ignored"
+    ),
     "leafnodes { remotes: [ {url: 'nats://a', proxy { url: 'http://b' }} ] }": (
         "proxy configuration will be ignored"
     ),
@@ -1131,6 +1150,21 @@ CONFLICTS = {
     "system_account: X": "error resolving system account",
     "http: 127.0.0.1:1\nhttps: 127.0.0.1:2": "can't specify both HTTP (1) and HTTPs (2) ports",
     "https_port: 1": "TLS cert and key required for HTTPS",
+    "default_js_domain { A: hub }": (
+        'in non operator mode, `default_js_domain` references non existing account "A"'
+    ),
+    "default_js_domain { A: hub }\naccounts { A { jetstream: true } }": (
+        'default_js_domain contains account name "A" with enabled JetStream'
+    ),
+    "default_js_domain { A: '' }\naccounts { A {} }\nsystem_account: A": (
+        'system account "A" can not be in default_js_domain'
+    ),
+    "default_js_domain { $G: 'a b' }": (
+        'default_js_domain contains account "$G" with invalid domain name "a b"'
+    ),
+    f"operator: {OPERATOR_JWT}\nresolver: MEM\ndefault_js_domain {{ A: hub }}": (
+        'default_js_domain contains account name "A", which is not a valid public account nkey'
+    ),
     "leafnodes { port: -1, compression: zz }": 'unsupported compression mode "zz"',
     "leafnodes { compression { mode: auto, rtt: [2ms, 1ms] } }": (
         "RTT threshold values [2ms 1ms] should be in ascending order"
