@@ -107,6 +107,24 @@ async def test_a_server_with_remotes_has_its_name_as_that_of_a_cluster(
     assert server.varz()["cluster"] == {}
 
 
+async def test_a_reload_keeps_that_name(read: Read) -> None:
+    config = "server_name: srv\nleafnodes { remotes: [ { url: 'nats://127.0.0.1:1', disabled: true } ] }"
+    async with Embedded(read(config)) as server:
+        await server.reload(read(f"{config}\nmax_payload: 99"))
+        assert server.opts.max_payload == 99
+        assert server.opts.cluster.name == "srv"
+        assert server.varz()["cluster"] == {}
+        await server.reload(read(f"{config}\ncluster {{ name: C }}"))
+        assert server.varz()["cluster"] == {"name": "C"}
+
+
+def test_varz_counts_leaf_nodes_where_the_server_does(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Embedded(read(""))
+    assert server.varz()["leafnodes"] == 0
+    monkeypatch.setattr(Embedded, "leafnode_connections", lambda self: 3, raising=False)
+    assert server.varz()["leafnodes"] == 3
+
+
 # -- reloads -------------------------------------------------------------------------------------------------
 
 ONE = "{ url: 'nats://127.0.0.1:1', disabled: true }"
