@@ -211,13 +211,10 @@ class Accounts(dict[str, Account]):
     def _with_default_domain(self, config: AccountConfig, rows: list[Row]) -> list[Row]:
         """Return an account's mappings with those of its domain in default_js_domain, if it has one."""
         domain = self._options.default_js_domain.get(config.name, "")
-        if not domain or config.jetstream:
+        if domain and config.jetstream and config.name != GLOBAL_ACCOUNT:
+            self._complain(config.name, "default domain", "the account has JetStream of this server")
             return rows
-        try:
-            return default_domain_mappings(domain, rows)
-        except ValueError as exc:
-            self._log_error(f"Error adding JetStream default domain mapping: {exc}")
-            return rows
+        return default_domain_mappings(domain, rows) if domain else rows
 
     def _add_jetstream(self, exchange: Exchange, system: str, configs: Iterable[AccountConfig]) -> set[str]:
         """Make accounts import the JetStream API where it exists. Return their names. Raises OptionError."""

@@ -27,6 +27,11 @@ class RemoteChange:
         return _without_first(self.old.tls) != _without_first(self.new.tls)
 
     @property
+    def proxy_tls(self) -> bool:
+        """TLS to the remote's HTTP proxy is other than before."""
+        return self.old.proxy.tls != self.new.proxy.tls
+
+    @property
     def handshake_first(self) -> bool:
         return _first(self.old.tls) != _first(self.new.tls)
 
@@ -112,7 +117,11 @@ def leafnode_changes(old: LeafNodeOptions, new: LeafNodeOptions) -> LeafNodeChan
     changed = []
     for key in before.keys() & after.keys():
         was, will = before[key], after[key]
-        _check_same(f"LeafNode: remote {will}: ", _fixed_of_remote(was), _fixed_of_remote(will))
+        where = f"LeafNode: remote {will}: "
+        _check_same(where, _fixed_of_remote(was), _fixed_of_remote(will))
+        if replace(was.proxy, tls=None) != replace(will.proxy, tls=None):
+            why = 'field "Proxy": only the proxy TLS configuration can be changed'
+            raise OptionError(f"config reload not supported for {where}{why}")
         if was != will:
             changed.append(RemoteChange(was, will))
     return LeafNodeChanges(
@@ -154,16 +163,14 @@ def _fixed(leaf: LeafNodeOptions) -> dict[str, tuple[object, object]]:
         ("DialTimeout", leaf.dial_timeout),
     ):
         fixed[name] = seconds, duration_of(seconds)
-    fixed["Password"] = leaf.password, _SECRET
+    fixed["Password"] = leaf.password, _hidden(leaf.password)
     pins = " ".join(f"{pin}:{{}}" for pin in sorted(tls.pinned_certs))
     fixed["TLSPinnedCerts"] = tls.pinned_certs, f"map[{pins}]"
     return fixed
 
 
 def _fixed_of_remote(remote: RemoteLeafOptions) -> dict[str, tuple[object, object]]:
-    proxy = remote.proxy
     websocket = remote.websocket_compression, remote.websocket_no_masking
-    shown_proxy = f"{{{proxy.url} {proxy.username} {_SECRET} {duration_of(proxy.timeout)}}}"
     fixed: dict[str, tuple[object, object]] = {
         name: (value, value)
         for name, value in (
@@ -185,7 +192,6 @@ def _fixed_of_remote(remote: RemoteLeafOptions) -> dict[str, tuple[object, objec
     ):
         fixed[name] = seconds, duration_of(seconds)
     fixed["Websocket"] = websocket, f"{{{' '.join(map(_show, websocket))}}}"
-    fixed["Proxy"] = proxy, shown_proxy
     return fixed
 
 
@@ -197,6 +203,10 @@ def _check_same(
         if value != before:
             change = f"old={_show(was)}, new={_show(shown)}"
             raise OptionError(f'config reload not supported for {where}field "{name}": {change}')
+
+
+def _hidden(secret: str) -> str:
+    return secret and _SECRET
 
 
 def _first(tls: TLSOptions | None) -> bool:

@@ -126,6 +126,10 @@ class Options(OptionFields):
             validate_trust(self)
         validate_auth(self)
         validate_accounts(self)
+        if self.default_js_domain:
+            from gnats.options.domains import validate_default_domains
+
+            validate_default_domains(self)
         self.jetstream.validate()
         if self.client_advertise:
             parse_host_port(self.client_advertise, self.port)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gnats.go.text import friendly_bytes, quote
+from gnats.go.text import friendly_bytes
 from gnats.log.logger import Logger
 from gnats.options.options import MAX_PAYLOAD_WARNING, Options
 from gnats.version import FEATURE_FLAGS, NATS_VERSION, RUNTIME, __version__
@@ -34,12 +34,6 @@ def print_banner(opts: Options, log: Logger, name: str, server_id: str, *, plain
             "The option `default_js_domain` is a temporary backwards compatibility measure"
             " and will be removed"
         )
-    for account in opts.accounts:
-        if account.jetstream and account.name in opts.default_js_domain:
-            domain = quote(opts.default_js_domain[account.name])
-            log.warn(
-                f"Skipping Default Domain {domain}, set for JetStream enabled account {quote(account.name)}"
-            )
 
 
 def _log_feature_flags(flags: Mapping[str, bool], log: Logger) -> None:

@@ -12,6 +12,7 @@ from gnats.options.keys.urls import server_urls
 from gnats.options.keys.values import (
     ConfigError,
     Problems,
+    Read,
     array,
     boolean,
     integer,
@@ -93,16 +94,23 @@ def _checked(found: Permissions, token: Token) -> RoutePermissions:
     return of_routes
 
 
-def compression(key: str, token: Token, problems: Problems) -> Compression:
-    """Read a mode, a switch, or a block with a mode and round trip times. The start checks the mode."""
-    value = token.value
-    if isinstance(value, str):
-        return Compression(value)
-    if isinstance(value, bool):
-        return Compression(S2_FAST if value else OFF)
-    if not isinstance(value, dict):
-        raise ConfigError(token, f"{key} takes true, false, a mode or a block, not {show(value)}")
-    return Compression(**read_block(_COMPRESSION, key, token, problems))
+def compression(on: str) -> Read:
+    """Make a reader of a mode, a switch (`on` is its mode), or a block with a mode and round trip times.
+
+    The start checks the mode.
+    """
+
+    def read(key: str, token: Token, problems: Problems) -> Compression:
+        value = token.value
+        if isinstance(value, str):
+            return Compression(value)
+        if isinstance(value, bool):
+            return Compression(on if value else OFF)
+        if not isinstance(value, dict):
+            raise ConfigError(token, f"{key} takes true, false, a mode or a block, not {show(value)}")
+        return Compression(**read_block(_COMPRESSION, key, token, problems))
+
+    return read
 
 
 def _thresholds(key: str, token: Token, problems: Problems) -> tuple[float, ...]:
@@ -141,7 +149,7 @@ _CLUSTER = keys(
     ("permissions", _permissions, "permissions"),
     ("pool_size", integer, "pool_size"),
     ("accounts", string_or_strings, "accounts"),
-    ("compression", compression, "compression"),
+    ("compression", compression(S2_FAST), "compression"),
     ("ping_interval", _ping_interval, "ping_interval"),
     ("ping_max", integer, "ping_max"),
     ("write_deadline", seconds, "write_deadline"),

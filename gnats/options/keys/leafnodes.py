@@ -10,7 +10,7 @@ from gnats.go.text import quote
 from gnats.go.url import URL
 from gnats.options.keys.authorization import auth_timeout
 from gnats.options.keys.cluster import compression
-from gnats.options.keys.tls import tls
+from gnats.options.keys.tls import proxy_tls, tls
 from gnats.options.keys.urls import server_url, server_urls
 from gnats.options.keys.values import (
     ConfigError,
@@ -31,6 +31,7 @@ from gnats.options.keys.values import (
     write_timeout,
 )
 from gnats.options.values.auth import User, check_permission_subjects
+from gnats.options.values.cluster import S2_AUTO
 from gnats.options.values.leafnodes import (
     LeafNodeOptions,
     ProxyOptions,
@@ -199,6 +200,7 @@ _PROXY = keys(
     ("username", string, "username"),
     ("password", string, "password"),
     ("timeout", _proxy_timeout, "timeout"),
+    ("tls", proxy_tls, "tls"),
 )
 _REMOTE = keys(
     ("urls", _urls, "url urls"),
@@ -212,7 +214,7 @@ _REMOTE = keys(
     ("no_randomize", boolean, "no_randomize dont_randomize"),
     ("first_info_timeout", seconds, "first_info_timeout"),
     ("dial_timeout", seconds, "dial_timeout"),
-    ("compression", compression, "compression"),
+    ("compression", compression(S2_AUTO), "compression"),
     (
         "websocket_compression",
         boolean,
@@ -237,7 +239,7 @@ _LEAFNODES = keys(
     ("reconnect_interval", _reconnect, "reconnect reconnect_delay reconnect_interval"),
     ("dial_timeout", seconds, "dial_timeout"),
     ("min_version", _min_version, "min_version minimum_version"),
-    ("compression", compression, "compression"),
+    ("compression", compression(S2_AUTO), "compression"),
     ("isolate_leafnode_interest", boolean, "isolate_leafnode_interest isolate"),
     ("write_deadline", seconds, "write_deadline"),
     ("write_timeout", write_timeout, "write_timeout"),

@@ -40,6 +40,8 @@ class ProxyOptions:
     password: str = field(default="", repr=False)
     timeout: float = 0.0
     """Seconds; 0: the time for a dial."""
+    tls: TLSOptions | None = None
+    """TLS to a proxy whose URL is https://."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class RemoteLeafOptions:
             if proxy != ProxyOptions():
                 raise OptionError("proxy URL must be specified when other proxy options are set")
             return
-        _check_proxy_url(proxy.url)
+        _check_proxy_url(proxy)
         if proxy.timeout < 0:
             raise OptionError("proxy timeout must be >= 0")
         if bool(proxy.username) != bool(proxy.password):
@@ -317,15 +319,19 @@ def check_min_version(version: str) -> None:
         raise OptionError("the minimum version should be at least 2.8.0")
 
 
-def _check_proxy_url(text: str) -> None:
+def _check_proxy_url(proxy: ProxyOptions) -> None:
     try:
-        url = parse_url(text)
+        url = parse_url(proxy.url)
     except ValueError as exc:
-        raise OptionError(f"invalid proxy URL: parse {quote(text)}: {exc}") from None
+        raise OptionError(f"invalid proxy URL: parse {quote(proxy.url)}: {exc}") from None
     if url.scheme not in ("http", "https"):
         raise OptionError(f"proxy URL scheme must be http or https, got: {url.scheme}")
     if not url.host:
         raise OptionError("proxy URL must specify a host")
+    if proxy.tls and url.scheme != "https":
+        raise OptionError(f"proxy TLS configuration requires an https proxy URL, got: {url.scheme}")
+    if proxy.tls and proxy.tls.timeout < 0:
+        raise OptionError("proxy TLS timeout must be >= 0")
 
 
 def _with_port(url: URL) -> URL:

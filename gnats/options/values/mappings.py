@@ -80,8 +80,7 @@ def domain_mappings(domain: str, *, system: bool, besides: Iterable[Row]) -> lis
 def default_domain_mappings(domain: str, besides: Iterable[Row]) -> list[Row]:
     """Map the API subjects without a domain to those of `domain`, for an account without JetStream.
 
-    `besides` are the account's own mappings; they are returned, too, but for those that are replaced. Raises
-    ValueError with nats-server's text.
+    `besides` are the account's own mappings; they are returned, too, but for those that are replaced.
     """
     prefix = f"$JS.{domain}.API."
     rows = compile_mappings(
