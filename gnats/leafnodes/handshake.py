@@ -271,7 +271,11 @@ class Handshake:
             return
         if leaf.solicited:
             self.process_peer_info(leaf, info)
-        elif leaf.negotiated or leaf.connected or not self._compresses(leaf, info, self._options().leafnodes.compression):
+        elif (
+            leaf.negotiated
+            or leaf.connected
+            or not self._compresses(leaf, info, self._options().leafnodes.compression)
+        ):
             leaf.session.resume()
 
     def _read(self, leaf: Leaf, arg: bytes) -> PeerInfo | None:

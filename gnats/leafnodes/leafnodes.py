@@ -29,6 +29,7 @@ from gnats.leafnodes.permissions import session_permissions
 from gnats.leafnodes.remote import Remote
 from gnats.leafnodes.solicit import Solicitor
 from gnats.leafnodes.table import LeafTable
+from gnats.options.values.leafnodes import RemoteLeafOptions
 from gnats.runtime.accept import AcceptLoop, listen_for_leafnodes
 from gnats.runtime.reported import answer_punt, unmapped
 from gnats.runtime.reporting import Reporting
@@ -173,15 +174,20 @@ class LeafNodes:
 
     def solicit(self) -> None:
         """Dial the remotes of the configuration."""
-        for options in self._options().leafnodes.remotes:
+        self.add_remotes(self._options().leafnodes.remotes)
+
+    def add_remotes(self, remotes: Iterable[RemoteLeafOptions]) -> None:
+        """Dial remotes, but for those that are disabled."""
+        for options in remotes:
             self.remotes.append(remote := Remote(options))
             self._announce(remote)
             if options.disabled:
                 remote.valid = False
             else:
-                self._dial(remote)
+                self.dial(remote)
 
-    def _dial(self, remote: Remote) -> None:
+    def dial(self, remote: Remote) -> None:
+        """Dial a remote until it is connected."""
         system = self._accounts.system_account
         shares = system is not None and remote.options.account == system.name
         self._solicitor.dial(remote, shares_system=shares and self._options().cluster.port != 0)

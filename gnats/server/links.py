@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from gnats.leafnodes.leafnodes import LeafNodes
     from gnats.log.logger import Logger
     from gnats.nkeys.identity import Identity
+    from gnats.options.leafnode_changes import LeafNodeChanges
     from gnats.options.options import Options
     from gnats.runtime.dispatch import EventTable
+    from gnats.runtime.pollers import Pollers
     from gnats.tls.leafs import LeafTLS
     from gnats.tls.links import LinkTLS
 
@@ -46,6 +48,8 @@ class Owner(Protocol):
     def auth(self) -> "Authenticator": ...
     @property
     def events(self) -> "Events | None": ...
+    @property
+    def pollers(self) -> "Pollers | None": ...
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> "Task[None]": ...
     def rename_cluster(self, name: str, generated: bool) -> None: ...
@@ -57,6 +61,8 @@ class Links:
     """The routes and leaf nodes of a server; each may be missing."""
 
     def __init__(self, server: Owner, opts: "Options") -> None:
+        self._server = server
+        self._events: EventTable | None = None
         self.cluster = _make_cluster(server) if opts.cluster.port else None
         self.leafs = _make_leafs(server) if opts.leafnodes.configured else None
         parts: tuple[Cluster | LeafNodes | None, ...] = self.cluster, self.leafs
@@ -92,8 +98,30 @@ class Links:
 
     def serve(self, events: "EventTable") -> None:
         """Handle the events about these connections."""
+        self._events = events
         for part in self._parts:
             part.serve(events)
+
+    async def reload_leafs(self, changes: "LeafNodeChanges", tls: "LeafTLS | None") -> None:
+        """Apply changes of the options of leaf nodes. A server may get its first remote by them."""
+        from gnats.leafnodes.reload import reload_leafnodes
+
+        server = self._server
+        if self.leafs is None:
+            assert self._events and server.pollers
+            self.leafs = _make_leafs(server)
+            self._parts.append(self.leafs)
+            self.leafs.serve(self._events)
+            await self.leafs.start(server.pollers)
+        self.leafs.tls = tls
+        reload_leafnodes(self.leafs, changes, server.log)
+
+    def close_homeless(self) -> None:
+        """Close the leaf nodes of accounts that are no more."""
+        if self.leafs:
+            from gnats.leafnodes.reload import close_homeless
+
+            close_homeless(self.leafs, self._server.accounts, self._server.log)
 
     def stop_accepting(self) -> None:
         """Close the ports, and dial nobody any more; established connections stay. Idempotent."""

@@ -52,9 +52,7 @@ class Pair:
             f"account: {name}\n{remote}\n}}"
             for name in accounts
         )
-        self.spoke_config = (
-            f"server_name: spoke\nleafnodes {{ reconnect: '0.2s'\nremotes [ {remotes} ]\n{block}\n}}\n{ACCOUNTS}"
-        )
+        self.spoke_config = f"server_name: spoke\nleafnodes {{ reconnect: '0.2s'\nremotes [ {remotes} ]\n{block}\n}}\n{ACCOUNTS}"
         self.count = len(accounts)
         self.hub: Server = launch("-m", "-1", "-D", config=self.hub_config, kind=kinds[0])
         self.spoke: Server = launch("-m", "-1", "-D", config=self.spoke_config, kind=kinds[1])

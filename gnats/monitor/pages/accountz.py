@@ -233,6 +233,8 @@ def account_statz(server: AccountzServer, options: AccountStatzOptions) -> Page:
         "server_id": server.id,
         "now": rfc3339(time_ns()),
         "account_statz": [
-            account.statz() for account in accounts if options.include_unused or account.clients or account.leafs
+            account.statz()
+            for account in accounts
+            if options.include_unused or account.clients or account.leafs
         ],
     }
