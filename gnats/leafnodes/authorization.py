@@ -1,7 +1,7 @@
 """Which leaf nodes may connect, and to which accounts (isLeafNodeAuthorized in auth.go)."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from gnats.auth.authenticator import Authenticator, Decision, Denied
 from gnats.auth.passwords import TooManyWaitError, check_password, check_password_async, is_bcrypt
@@ -11,6 +11,7 @@ from gnats.nkeys.nkeys import NkeyError, verify_nonce
 from gnats.options.values.auth import GLOBAL_ACCOUNT, User
 
 if TYPE_CHECKING:
+    from gnats.accounts.account import Account
     from gnats.leafnodes.leaf import Leaf
     from gnats.log.logger import Logger
     from gnats.options.options import Options
@@ -25,9 +26,14 @@ class LeafAuthorization:
     """
 
     def __init__(
-        self, options: "Callable[[], Options]", clients: Callable[[], Authenticator], log: "Logger"
+        self,
+        options: "Callable[[], Options]",
+        clients: Callable[[], Authenticator],
+        lookup_account: "Callable[[str], Coroutine[Any, Any, Account | None]]",
+        log: "Logger",
     ) -> None:
         self._options = options
+        self._lookup_account = lookup_account
         self._clients = clients
         self._log = log
 
@@ -44,6 +50,19 @@ class LeafAuthorization:
 
     def check(self, leaf: "Leaf") -> Decision:
         """Decide whether a leaf node may connect with its CONNECT. Raises Denied."""
+        decision = self._check(leaf)
+        return self._with_account(decision) if isinstance(decision, Grant) else decision
+
+    def _with_account(self, grant: Grant) -> Decision:
+        """Have a resolver look for the account of the leafnodes block, where JWTs define accounts."""
+        by_jwt = self.takes_jwts and self._options().leafnodes.account == grant.account
+        return self._look_up(grant) if by_jwt else grant
+
+    async def _look_up(self, grant: Grant) -> Grant:
+        await self._lookup_account(grant.account)
+        return grant
+
+    def _check(self, leaf: "Leaf") -> Decision:
         block = self._options().leafnodes
         if block.username:
             if block.username != leaf.opts.user:

@@ -241,7 +241,7 @@ class Handshake:
     # -- INFO ------------------------------------------------------------------------------------------------
 
     def process_line(self, leaf: Leaf, line: bytes) -> None:
-        """Answer what a server that was dialled sends first: an INFO, which hands the connection to a poller."""
+        """Answer what a server that was dialled sends first: INFO hands the connection to a poller."""
         verb, _, arg = line.partition(b" ")
         match verb.upper():
             case b"INFO":
@@ -295,8 +295,8 @@ class Handshake:
     def process_peer_info(self, leaf: Leaf, info: PeerInfo, *, waits: bool = True) -> None:
         """Go on with an INFO of a server that was dialled (processLeafnodeInfo).
 
-        `waits`: the poller has read it and waits. Else it must not be told to go on: that could come late, after
-        it has read the next INFO.
+        `waits`: the poller has read it and waits. Else it must not be told to go on: that could come late,
+        after it has read the next INFO.
         """
         assert leaf.remote and leaf.session
         if leaf.has_info:
@@ -347,7 +347,7 @@ class Handshake:
         leaf.close(self._log, ClosedState.STALE_CONNECTION, error)
 
     def _compresses(self, leaf: Leaf, info: PeerInfo, configured: Compression) -> bool:
-        """Agree whether to compress (negotiateLeafCompression). Return whether the peer sends another INFO."""
+        """Agree whether to compress (negotiateLeafCompression). Return whether another INFO follows."""
         assert leaf.session
         leaf.negotiated = True
         if not negotiates(configured.mode):

@@ -1,10 +1,10 @@
 """A server's leaf nodes: listens for them, dials its remotes, and joins what the other modules decide."""
 
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gnats.accounts.account import TRAFFIC, Account
 from gnats.auth.authenticator import Authenticator, new_nonce
@@ -47,7 +47,10 @@ if TYPE_CHECKING:
     from gnats.runtime.pollers import Pollers
     from gnats.tls.leafs import LeafTLS
 
-INSECURE = "TLS certificate chain and hostname of solicited leafnodes will not be verified. DO NOT USE IN PRODUCTION!"
+INSECURE = (
+    "TLS certificate chain and hostname of solicited leafnodes will not be verified."
+    " DO NOT USE IN PRODUCTION!"
+)
 MAX_PENDING_FACTOR = 4
 """Times max_pending that may be queued for a leaf node: nats-server has no limit there."""
 LOOP_DELAY = 30.0
@@ -66,6 +69,8 @@ _DUPLICATE = ClosedState.DUPLICATE_REMOTE_LEAFNODE_CONNECTION
 class Hooks:
     """What the leaf nodes ask of their server."""
 
+    lookup_account: Callable[[str], Coroutine[Any, Any, Account | None]]
+    """Return the account of that name, which a resolver may have; None without one."""
     authenticator: Callable[[], Authenticator]
     """Return what decides about clients."""
     events: "Callable[[], Events | None]"
@@ -103,7 +108,7 @@ class LeafNodes:
         """TLS of new connections; None: nothing asks for it, unless another server does."""
         self._options = options
         self.info = OwnInfo(identity, options)
-        authorization = LeafAuthorization(options, hooks.authenticator, log)
+        authorization = LeafAuthorization(options, hooks.authenticator, hooks.lookup_account, log)
         self._handshake = Handshake(
             identity,
             self.info,
@@ -308,13 +313,17 @@ class LeafNodes:
             info = b""
         leaf.begin(info, expect_connect=True, auth_timeout=timeout)
 
-    def _dialled(self, sock: socket.socket, host: str, port: int, remote: Remote, url: URL) -> None:
+    async def _dialled(self, sock: socket.socket, host: str, port: int, remote: Remote, url: URL) -> None:
         """Make a leaf node of a socket that is connected to a remote. Owns `sock`."""
-        if self._pollers is None:
+        options, log = remote.options, self._log
+        try:
+            account = await self._hooks.lookup_account(options.account)
+        except BaseException:
+            sock.close()
+            raise
+        if self._pollers is None or not remote.valid:
             sock.close()
             return
-        options, log = remote.options, self._log
-        account = self._accounts.get(options.account)
         if account is None:
             sock.close()
             what = f"Unable to lookup account {options.account} for solicited leafnode connection"
@@ -420,7 +429,7 @@ class LeafNodes:
             leaf.session.resume()
 
     def _loop(self, leaf: Leaf, *, tell: bool = True) -> None:
-        """Close a connection that is part of a circle, and dial it no more for a while (handleLeafNodeLoop)."""
+        """Close a connection in a circle, and dial it no more for a while (handleLeafNodeLoop)."""
         delay = self._delay(leaf, LOOP_DELAY)
         error = f"Loop detected for leafnode account={quote(leaf.account.name)}."
         error += f" Delaying attempt to reconnect for {delay}"

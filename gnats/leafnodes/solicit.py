@@ -21,7 +21,7 @@ SHARED_SYSTEM_DELAY = 0.25
 
 
 class Solicitor:
-    """Dials remotes, and calls `create` with each socket, its address, its remote and its URL.
+    """Dials remotes, and runs `create` with each socket, its address, its remote and its URL.
 
     `spawn` runs a coroutine until the server shuts down.
     """
@@ -31,7 +31,7 @@ class Solicitor:
         log: "Logger",
         *,
         options: "Callable[[], Options]",
-        create: Callable[[socket.socket, str, int, Remote, URL], object],
+        create: Callable[[socket.socket, str, int, Remote, URL], Coroutine[Any, Any, None]],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         connect: Connect = connect_socket,
         resolve: Resolve = look_up,
@@ -72,7 +72,7 @@ class Solicitor:
                 await sleep(interval + random.uniform(0, interval))
                 continue
             if remote.valid:
-                self._create(sock, host, port, remote, url)
+                await self._create(sock, host, port, remote, url)
             else:
                 sock.close()
             return

@@ -8,6 +8,7 @@ from gnats.core.net.connection import Connection
 if TYPE_CHECKING:
     from asyncio import Task
 
+    from gnats.accounts.account import Account
     from gnats.accounts.accounts import Accounts
     from gnats.accounts.internal_clients import InternalClients
     from gnats.auth.authenticator import Authenticator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from gnats.leafnodes.leafnodes import LeafNodes
     from gnats.log.logger import Logger
     from gnats.nkeys.identity import Identity
+    from gnats.operator.mode import OperatorMode
     from gnats.options.leafnode_changes import LeafNodeChanges
     from gnats.options.options import Options
     from gnats.runtime.dispatch import EventTable
@@ -46,6 +48,8 @@ class Owner(Protocol):
     def internal_clients(self) -> "InternalClients": ...
     @property
     def auth(self) -> "Authenticator": ...
+    @property
+    def operator_mode(self) -> "OperatorMode | None": ...
     @property
     def events(self) -> "Events | None": ...
     @property
@@ -168,7 +172,18 @@ def _make_leafs(server: Owner) -> "LeafNodes":
     from gnats.core.links.leaf_session import LeafSession
     from gnats.leafnodes.leafnodes import Hooks, LeafNodes
 
+    async def lookup_account(name: str) -> "Account | None":
+        if server.operator_mode:
+            from gnats.auth.account_jwt import AccountError
+
+            try:
+                await server.operator_mode.lookup_account(name)
+            except AccountError:
+                return None
+        return server.accounts.get(name)
+
     hooks = Hooks(
+        lookup_account=lookup_account,
         authenticator=lambda: server.auth,
         events=lambda: server.events,
         next_cid=server.internal_clients.next_cid,

@@ -98,7 +98,10 @@ def _certificate_files(opts: TLSOptions, *, dials: bool = False) -> tuple[tuple[
 
 
 def files_digest(opts: TLSOptions, *, dials: bool = False) -> bytes:
-    """Return a digest of the files that the options name; `dials` as for make_context(). Raises OptionError."""
+    """Return a digest of the files that the options name; `dials` as for make_context().
+
+    Raises OptionError.
+    """
     total = new_sha256()
     for path in (*(name for pair in _certificate_files(opts, dials=dials) for name in pair), opts.ca_file):
         total.update(_read(path, "failed to read") if path else b"")

@@ -20,7 +20,7 @@ class AcceptingTLS:
         self.digest = files_digest(opts)
 
     def secure(self, connection: Connection, info: bytes) -> None:
-        """Put TLS before a connection that is not started, which sends `info` before or behind the handshake."""
+        """Put TLS before a connection that is not started; it sends `info` before or behind the handshake."""
         first = self._opts.handshake_first
         fallback = self._opts.handshake_first_fallback
         add_tls(

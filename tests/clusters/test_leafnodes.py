@@ -27,8 +27,8 @@ MANY = 200
 class Pair:
     """A hub that listens for leaf nodes, and a spoke that dials it; both keep their ports.
 
-    `remotes` are further lines of the spoke's remotes, one for each of `accounts`. `block` and `hub_block` are
-    further lines of their leafnodes blocks.
+    `remote` are further lines of the spoke's remotes, one for each of `accounts`. `block` and `hub_block` are
+    further lines of the leafnodes blocks.
     """
 
     def __init__(
@@ -52,7 +52,8 @@ class Pair:
             f"account: {name}\n{remote}\n}}"
             for name in accounts
         )
-        self.spoke_config = f"server_name: spoke\nleafnodes {{ reconnect: '0.2s'\nremotes [ {remotes} ]\n{block}\n}}\n{ACCOUNTS}"
+        leafnodes = f"reconnect: '0.2s'\nremotes [ {remotes} ]\n{block}"
+        self.spoke_config = f"server_name: spoke\nleafnodes {{ {leafnodes}\n}}\n{ACCOUNTS}"
         self.count = len(accounts)
         self.hub: Server = launch("-m", "-1", "-D", config=self.hub_config, kind=kinds[0])
         self.spoke: Server = launch("-m", "-1", "-D", config=self.spoke_config, kind=kinds[1])

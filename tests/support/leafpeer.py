@@ -1,7 +1,8 @@
-"""A server that is not there: leaf node connections over plain sockets, dialled by a test or by the server under test.
+"""A server that is not there: leaf node connections over plain sockets, dialled by either side.
 
-`FakeLeaf` makes the CONNECT and the INFO of such a server, `LeafPeer` is one connection of it, `LeafListener` is what
-a server's remotes name. A peer compresses only where a test asks for it: for all others set `compression: off`.
+`FakeLeaf` makes the CONNECT and the INFO of such a server, `LeafPeer` is one connection of it, `LeafListener`
+is what a server's remotes name. A peer compresses only where a test asks for it: for all others set
+`compression: off`.
 """
 
 from __future__ import annotations
@@ -51,10 +52,8 @@ def launch_accepting(launch: Launch, *args: str, block: str = "", config: str = 
 
 def soliciting(*urls: str, remote: str = "", block: str = "", config: str = "") -> str:
     """Return a configuration with one remote, whose URLs these are."""
-    return (
-        f"leafnodes {{ reconnect: '0.2s'\n remotes [ {{ urls: {json.dumps(urls)}, compression: off\n{remote}\n}} ]\n"
-        f"{block}\n}}\n{config}"
-    )
+    remotes = f"remotes [ {{ urls: {json.dumps(urls)}, compression: off\n{remote}\n}} ]"
+    return f"leafnodes {{ reconnect: '0.2s'\n{remotes}\n{block}\n}}\n{config}"
 
 
 def launch_soliciting(
@@ -88,7 +87,7 @@ def interest(ops: Iterable[bytes]) -> list[bytes]:
 
 
 class LeafPeer(RoutePeer):
-    """One leaf node connection; see RoutePeer. `connected` is the INFO that follows CONNECT, if it was read."""
+    """One leaf node connection; see RoutePeer. `connected` is the INFO that answers CONNECT, if read."""
 
     tag = "lid"
 
@@ -169,8 +168,8 @@ class LeafListener:
 class FakeLeaf:
     """A server that is not there: its CONNECT and INFO, with any member changed or, as None, left out.
 
-    `cluster` is "" outside of a cluster. `members` are changes of every INFO. The id and the name are unique unless
-    given. Its connections are closed when the `with` block ends.
+    `cluster` is "" outside of a cluster. `members` are changes of every INFO. The id and the name are unique
+    unless given. Its connections are closed when the `with` block ends.
     """
 
     def __init__(self, name: str = "", *, server_id: str = "", cluster: str = "", **members: Any) -> None:
@@ -254,7 +253,7 @@ class FakeLeaf:
         return peer
 
     def serve(self, listener: LeafListener, *, account: str = "$G", **info: Any) -> LeafPeer:
-        """Accept a connection to a listener of this server, answer CONNECT, and keep its interest in `opening`."""
+        """Accept a connection to a listener of this server, and answer CONNECT; see answer()."""
         peer = self.accept(listener, **info)
         self.answer(peer, account=account)
         return peer
