@@ -1,5 +1,7 @@
 """The session of a leaf node, which connects an account here with one of another server."""
 
+from enum import IntEnum
+
 from gnats.core.accounts.account import Account
 from gnats.core.accounts.registry import AccountRegistry
 from gnats.core.auth.permissions import Permissions
@@ -7,17 +9,17 @@ from gnats.core.links.link_session import LinkSession
 from gnats.core.poller import Poller
 from gnats.core.runtime.state import ServerState
 
-class LeafEvent:
+class LeafEvent(IntEnum):
     """What the peer has sent that the control plane answers: `a` of EV_LEAF. Nothing more is read."""
 
-LEAF_LOOP: int
-"""Interest in the account's own loop subject has come back; data: the subject."""
-LEAF_PUBLISH_DENIED: int
-"""Permissions forbid the peer to send a message; data: its subject."""
-LEAF_SUBSCRIBE_DENIED: int
-"""They forbid it to subscribe; data: the subject."""
-LEAF_ERROR: int
-"""The peer has sent -ERR; data: what followed it."""
+    LEAF_LOOP = 1
+    """Interest in the account's own loop subject has come back; data: the subject."""
+    LEAF_PUBLISH_DENIED = 2
+    """Permissions forbid the peer to send a message; data: its subject."""
+    LEAF_SUBSCRIBE_DENIED = 3
+    """They forbid it to subscribe; data: the subject."""
+    LEAF_ERROR = 4
+    """The peer has sent -ERR; data: what followed it."""
 
 class LeafSession(LinkSession):
     """A connection to a hub or to a leaf node; see Connection. `kind` is LEAF.
