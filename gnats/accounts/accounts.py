@@ -18,7 +18,13 @@ from gnats.options.options import Options
 from gnats.options.values.accounts import AccountConfig, ServiceLatency
 from gnats.options.values.auth import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from gnats.options.values.limits import UNLIMITED
-from gnats.options.values.mappings import Row, compile_account_mappings, compile_mappings, domain_mappings
+from gnats.options.values.mappings import (
+    Row,
+    compile_account_mappings,
+    compile_mappings,
+    default_domain_mappings,
+    domain_mappings,
+)
 from gnats.options.values.sharing import (
     JETSTREAM_API,
     RESPONSE_THRESHOLD,
@@ -181,6 +187,8 @@ class Accounts(dict[str, Account]):
                 rows[name] += domain_mappings(
                     opts.jetstream.domain, system=name == system, besides=rows[name]
                 )
+        for config in own:
+            rows[config.name] = self._with_default_domain(config, rows[config.name])
         self._exchange, self._system = exchange, system
         for name in self.keys() - exchange.parties.keys():
             self._remove(name)
@@ -194,6 +202,14 @@ class Accounts(dict[str, Account]):
         for account in self.values():
             account.is_system = account is self.system_account
         self._build(exchange.parties)
+
+    def _with_default_domain(self, config: AccountConfig, rows: list[Row]) -> list[Row]:
+        """Return an account's mappings with those of its domain in default_js_domain, if it has one."""
+        domain = self._options.default_js_domain.get(config.name, "")
+        if domain and config.jetstream and config.name != GLOBAL_ACCOUNT:
+            self._complain(config.name, "default domain", "the account has JetStream of this server")
+            return rows
+        return default_domain_mappings(domain, rows) if domain else rows
 
     def _add_jetstream(self, exchange: Exchange, system: str, configs: Iterable[AccountConfig]) -> set[str]:
         """Make accounts import the JetStream API where it exists. Return their names. Raises OptionError."""
@@ -260,7 +276,7 @@ class Accounts(dict[str, Account]):
             if name in served or name == self._system:
                 domain = self._options.jetstream.domain
                 rows += domain_mappings(domain, system=name == self._system, besides=rows)
-            self[name].set_mappings(rows)
+            self[name].set_mappings(self._with_default_domain(self._claims[name], rows))
         self._build(exchange.parties if every else affected)
         return affected
 

@@ -22,7 +22,9 @@ class URL:
     password: str | None = field(default=None, repr=False)
     host: str = ""
     path: str = ""
-    """Empty or with its slash; of a URL with a host only."""
+    """Empty or, after a host, with its slash."""
+    opaque: str = ""
+    """What follows the scheme without a slash: the port of "localhost:4222", whose scheme is localhost."""
 
     def address(self) -> tuple[str, str]:
         """Return (host, port) as text. Raises OptionError when there are not both."""
@@ -36,8 +38,13 @@ class URL:
 
     def redacted(self) -> str:
         """Return the URL as text, for the log: with xxxxx for a password (Redacted)."""
+        scheme = f"{self.scheme}:" if self.scheme else ""
+        if self.opaque:
+            return scheme + self.opaque
         user = quote(self.user, safe="$&+,;=") + ("" if self.password is None else ":xxxxx")
-        return f"{self.scheme}://{user}{'@' if user else ''}{self.host}{self.path}"
+        authority = f"{user}{'@' if user else ''}{self.host}"
+        slashes = "//" if authority else ""
+        return f"{scheme}{slashes}{authority}{self.path}"
 
 
 def parse_url(text: str) -> URL:
@@ -54,7 +61,10 @@ def parse_url(text: str) -> URL:
     if not text.startswith("//"):
         if not scheme and ":" in text.partition("/")[0]:
             raise ValueError("first path segment in URL cannot contain colon")
-        return URL(scheme)
+        if scheme and not text.startswith("/"):
+            return URL(scheme, opaque=text)
+        _check_escapes(text)
+        return URL(scheme, path=text)
     authority, slash, path = text[2:].partition("/")
     _check_escapes(slash + path)
     user_info, at, host = authority.rpartition("@")

@@ -78,6 +78,8 @@ class Options(OptionFields):
         opts.cluster = opts.cluster.baseline(system)
         if opts.cluster.port and opts.jetstream.enabled:
             raise OptionError("JetStream in a cluster is not supported yet")
+        opts.leafnodes = opts.leafnodes.baseline(_leafnode_accounts(opts))
+        check_supported(opts)
         return opts
 
     def validate(self) -> None:
@@ -125,6 +127,10 @@ class Options(OptionFields):
             validate_trust(self)
         validate_auth(self)
         validate_accounts(self)
+        if self.default_js_domain:
+            from gnats.options.domains import validate_default_domains
+
+            validate_default_domains(self)
         self.jetstream.validate()
         if self.client_advertise:
             parse_host_port(self.client_advertise, self.port)
@@ -133,6 +139,22 @@ class Options(OptionFields):
             raise OptionError(
                 f'io_threads {threads} is neither a number from 0 to {MAX_IO_THREADS} nor "auto"'
             )
+
+
+def _leafnode_accounts(opts: Options) -> set[str] | None:
+    """Return the names of the accounts that leaf nodes may use; None: JWTs define them."""
+    if opts.trusted_operators:
+        return None
+    names = {account.name for account in opts.accounts} | {GLOBAL_ACCOUNT}
+    if not (opts.system_account or opts.no_system_account):
+        names.add(SYSTEM_ACCOUNT)
+    return names
+
+
+def check_supported(opts: Options) -> None:
+    """Refuse what the options can say and a server cannot do yet. Raises OptionError."""
+    if opts.leafnodes.configured:
+        raise OptionError("leaf nodes are not supported yet")
 
 
 def _check_base_path(path: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from gnats.errors import OptionError
 from gnats.go.text import duration_of, friendly_bytes
+from gnats.options.leafnode_changes import leafnode_changes
 from gnats.options.options import Options
 from gnats.options.values.auth import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, AuthCallout
 from gnats.options.values.cluster import ClusterOptions, Compression
@@ -60,7 +61,9 @@ def fields(opts: Options) -> dict[str, object]:
         "MaxPending": opts.max_pending,
         "NoFastProducerStall": opts.no_fast_producer_stall,
         **_jetstream_fields(opts.jetstream),
+        "JsAccDefaultDomain": opts.default_js_domain,
         "Cluster": _cluster_field(opts.cluster),
+        "LeafNode": opts.leafnodes,
         "ProfPort": opts.prof_port,
         "ProfBlockRate": opts.prof_block_rate,
         "PidFile": opts.pid_file,
@@ -168,6 +171,7 @@ _RELOADABLE: Mapping[str, Notice | None] = {
     "NoFastProducerStall": lambda on: f"Reloaded: fast producers will {'not ' if on else ''}be stalled",
     "ProfBlockRate": _assigned("prof_block_rate"),
     "Cluster": _words("cluster"),
+    "LeafNode": None,
     "JetStream": _words("JetStream"),
     "JetStreamMaxMemory": _assigned("JetStream max_mem_store", friendly_bytes),
     "JetStreamMaxStore": _assigned("JetStream max_file_store", friendly_bytes),
@@ -219,12 +223,22 @@ def diff_options(old: Options, new: Options) -> dict[str, str]:
             continue
         if name == "Cluster":
             _check_cluster(old.cluster, new.cluster)
+        if name == "LeafNode" and not _leafnodes_change(old, new):
+            continue
         if name not in _RELOADABLE or not _may_change(name, before[name], new):
             was, will = (_show(name, each[name]) for each in (before, after))
             raise OptionError(f"config reload not supported for {name}: old={was}, new={will}")
         notice = _RELOADABLE[name]
         changed[name] = notice(value) if notice else ""
     return changed
+
+
+def _leafnodes_change(old: Options, new: Options) -> bool:
+    """Return whether there is anything to apply. Raises OptionError for what needs another start."""
+    changes = leafnode_changes(old.leafnodes, new.leafnodes)
+    if changes:  # nothing applies them yet
+        raise OptionError("config reload not supported for LeafNode: it is not supported yet")
+    return bool(changes)
 
 
 def _check_cluster(old: ClusterOptions, new: ClusterOptions) -> None:
@@ -283,6 +297,8 @@ def _show(name: str, value: object) -> str:
         return "<nil>"
     if isinstance(value, bool):
         return _switch(value)
+    if isinstance(value, dict) and all(isinstance(each, str) for each in value.values()):
+        return f"map[{' '.join(f'{key}:{each}' for key, each in sorted(value.items()))}]"
     if isinstance(value, tuple | list):
         return f"[{' '.join(map(str, value))}]"
     if isinstance(value, Compression):

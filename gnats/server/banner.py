@@ -15,7 +15,7 @@ def print_banner(opts: Options, log: Logger, name: str, server_id: str, *, plain
     log.notice("  Git:      [not set]")
     log.notice(f"  gnats:    {__version__}")
     log.debug(f"  Go build: {RUNTIME}")
-    if opts.cluster.name:
+    if opts.cluster.name and not opts.cluster.hidden:
         log.notice(f"  Cluster:  {opts.cluster.name}")
     log.notice(f"  Name:     {name}")
     log.notice(f"  ID:       {server_id}")
@@ -28,6 +28,11 @@ def print_banner(opts: Options, log: Logger, name: str, server_id: str, *, plain
         limit = friendly_bytes(MAX_PAYLOAD_WARNING)
         log.warn(
             f"Maximum payloads over {limit} are generally discouraged and could lead to poor performance"
+        )
+    if opts.default_js_domain:
+        log.warn(
+            "The option `default_js_domain` is a temporary backwards compatibility measure"
+            " and will be removed"
         )
 
 

@@ -144,7 +144,7 @@ class Reload:
         cluster = self._old.cluster
         if new.cluster.port == RANDOM_PORT:
             new = replace(new, cluster=replace(new.cluster, port=cluster.port))
-        self._names_cluster = bool(new.cluster.name) or not cluster.port
+        self._names_cluster = bool(new.cluster.name) or not (cluster.port or cluster.hidden)
         self._new = new
         self._keep_cluster_name()
         self._again = again
@@ -152,7 +152,8 @@ class Reload:
     def _keep_cluster_name(self) -> None:
         """Without a configured name, keep the present one; it can be replaced by that of another server."""
         if not self._names_cluster:
-            named = replace(self._new.cluster, name=self._server.opts.cluster.name, generated=True)
+            was = self._server.opts.cluster
+            named = replace(self._new.cluster, name=was.name, generated=not was.hidden, hidden=was.hidden)
             self._new = replace(self._new, cluster=named)
 
     async def run(self) -> None:

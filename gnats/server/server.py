@@ -789,9 +789,12 @@ class Server:
 
 
 def _with_cluster_name(opts: Options) -> Options:
-    """Return options whose cluster has a name, a generated one if need be."""
-    if opts.cluster.port and not opts.cluster.name:
-        opts.cluster = replace(opts.cluster, name=NuidSource().next(), generated=True)
+    """Return options whose cluster has a name: a generated one, or for remotes of leaf nodes the server's."""
+    cluster = opts.cluster
+    if cluster.port and not cluster.name:
+        opts.cluster = replace(cluster, name=NuidSource().next(), generated=True)
+    elif opts.leafnodes.remotes and not cluster.name:
+        opts.cluster = replace(cluster, name=opts.server_name, hidden=True)
     return opts
 
 

@@ -832,9 +832,6 @@ authorization { timeout: 100, zz: 1 }
 # Intended differences: the reference accepts these, gnats does not have the feature yet.
 NOT_YET = {
     "gateway { name: a, port: -1 }": "gateways",
-    "leafnodes { port: -1 }": "leaf nodes",
-    "leaf { port: -1 }": "leaf nodes",
-    "default_js_domain { A: b }": "leaf nodes",
     "jetstream { tpm { keys_file: k, encryption_password: p } }": "keys in a TPM",
     "websocket { port: -1, no_tls: true }": "WebSocket",
     "ws { port: -1, no_tls: true }": "WebSocket",

@@ -15,6 +15,7 @@ from gnats import Server
 from gnats.commands.flags import configure_options
 from gnats.errors import OptionError, ServerError
 
+from . import leafnode_files
 from .config_files import BAD, CONFLICTS, DOUBTFUL, GOOD, IGNORED_BY_REFERENCE, MANY, NOT_YET
 
 pytestmark = pytest.mark.timeout(60)
@@ -73,14 +74,14 @@ def reference(write: Callable[[str], None], tmp_path: Path) -> Check:
     return check
 
 
-@pytest.mark.parametrize("text", GOOD)
+@pytest.mark.parametrize("text", GOOD + leafnode_files.GOOD)
 def test_what_is_good_is_taken_and_has_the_same_digest(text: str, gnats: Check, reference: Check) -> None:
     found = gnats(text)
     assert found.startswith("sha256:")
     assert found == reference(text)
 
 
-@pytest.mark.parametrize(("text", "line", "named"), BAD)
+@pytest.mark.parametrize(("text", "line", "named"), BAD + leafnode_files.BAD)
 def test_what_is_bad_is_refused_and_named_with_its_place(
     text: str, line: int, named: str, gnats: Check, reference: Check
 ) -> None:
@@ -89,7 +90,7 @@ def test_what_is_bad_is_refused_and_named_with_its_place(
     assert not reference(text).startswith("sha256:")
 
 
-@pytest.mark.parametrize(("text", "warning"), DOUBTFUL.items())
+@pytest.mark.parametrize(("text", "warning"), (DOUBTFUL | leafnode_files.DOUBTFUL).items())
 def test_what_is_doubtful_is_a_warning(text: str, warning: str, gnats: Check, reference: Check) -> None:
     for found in gnats(text), reference(text):
         assert warning in found
@@ -106,14 +107,16 @@ def test_all_that_is_wrong_is_said_warnings_first(gnats: Check, reference: Check
     assert places(ours[2:]) >= places(theirs[2:])
 
 
-@pytest.mark.parametrize("text", NOT_YET)
+@pytest.mark.parametrize("text", NOT_YET | leafnode_files.NOT_YET)
 def test_what_is_not_built_yet_is_refused_by_name(text: str, gnats: Check, reference: Check) -> None:
     assert gnats(text).startswith(f"{NAME}:1:")
     assert gnats(text).endswith("is not supported yet")
     assert reference(text).startswith("sha256:")
 
 
-@pytest.mark.parametrize(("text", "warning"), IGNORED_BY_REFERENCE.items())
+@pytest.mark.parametrize(
+    ("text", "warning"), (IGNORED_BY_REFERENCE | leafnode_files.IGNORED_BY_REFERENCE).items()
+)
 def test_what_would_be_ignored_is_warned_of(text: str, warning: str, gnats: Check, reference: Check) -> None:
     assert warning in gnats(text)
     assert reference(text).startswith("sha256:")
@@ -137,7 +140,7 @@ def test_a_check_says_what_it_found_and_exits(
         assert done.stderr.startswith(f"{executable.command}: {NAME}:")
 
 
-@pytest.mark.parametrize(("text", "message"), CONFLICTS.items())
+@pytest.mark.parametrize(("text", "message"), (CONFLICTS | leafnode_files.CONFLICTS).items())
 def test_options_that_do_not_go_together_end_the_start(
     text: str, message: str, executable: Kind, write: Callable[[str], None], tmp_path: Path
 ) -> None:
@@ -182,10 +185,13 @@ ENDED = (
         "limits.batch.max_msgs", "limits.batch.timeout", "limits.batch.max_inflight_total",
         "limits.batch.max_inflight_per_stream",
     )),
+    *(f"leafnodes.{name}" for name in (
+        "port", "reconnect", "dial_timeout", "write_deadline", "authorization.timeout",
+    )),
     *(f"accounts.A.jetstream.{name}" for name in ("mem", "disk", "streams", "consumers", "max_ack_pending")),
     *(f"accounts.A.limits.{name}" for name in ("max_conn", "max_subs", "max_payload", "max_leafnodes")),
 )  # fmt: skip
-STARTED_ELSEWHERE = ("port", "http_port", "prof_port", "accounts.", "lame_duck")
+STARTED_ELSEWHERE = ("port", "leafnodes.port", "http_port", "prof_port", "accounts.", "lame_duck")
 """Not started: ports that may be in use, and options that need more than a number."""
 
 

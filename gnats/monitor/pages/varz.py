@@ -1,6 +1,6 @@
 """/varz: the server's configuration and counters (Varz in monitor.go)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from gnats.clock import time_ns
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gnats.operator.mode import OperatorMode
     from gnats.options.options import Options
     from gnats.options.values.cluster import ClusterOptions
+    from gnats.options.values.leafnodes import LeafNodeOptions, RemoteLeafOptions
 
 _OMITTED = frozenset(
     (
@@ -74,7 +75,7 @@ def varz(server: VarzServer) -> Page:
         "total_connections": server.total_clients,
         "routes": len(cluster.routes) if cluster else 0,
         "remotes": cluster.routes.num_remotes if cluster else 0,
-        "leafnodes": 0,
+        "leafnodes": _leafnode_connections(server),
         **traffic_of(server),
         "slow_consumers": server.state.slow_consumers,
         "stale_connections": server.state.stale_connections,
@@ -128,7 +129,7 @@ def _configuration(server: VarzServer) -> Page:
         "max_pending": opts.max_pending,
         "cluster": _cluster(opts.cluster, server.cluster.port if server.cluster else opts.cluster.port),
         "gateway": {},
-        "leaf": {},
+        "leaf": _leafnodes(opts.leafnodes, opts.cluster),
         "mqtt": {},
         "websocket": {},
         "jetstream": varz_jetstream(server),
@@ -160,7 +161,7 @@ def _not_after(tls: TLSOptions) -> str:
 def _cluster(cluster: "ClusterOptions", port: int) -> Page:
     tls = cluster.tls
     page: Page = {
-        "name": cluster.name,
+        "name": "" if cluster.hidden else cluster.name,
         "addr": cluster.host,
         "cluster_port": port,
         "auth_timeout": number(cluster.auth_timeout),
@@ -172,6 +173,40 @@ def _cluster(cluster: "ClusterOptions", port: int) -> Page:
         "write_deadline": _ns(cluster.write_deadline),
         "write_timeout": cluster.write_timeout,
         "tls_cert_not_after": _not_after(tls) if tls else "",
+    }
+    return without_empty(page, page)
+
+
+def _leafnode_connections(server: VarzServer) -> int:
+    count: Callable[[], int] | None = getattr(server, "leafnode_connections", None)
+    return count() if count else 0
+
+
+def _leafnodes(leaf: "LeafNodeOptions", cluster: "ClusterOptions") -> Page:
+    tls = leaf.tls
+    page: Page = {
+        "host": leaf.host,
+        "port": leaf.port,
+        "auth_timeout": number(leaf.auth_timeout),
+        "tls_timeout": number(tls.timeout if tls else TLS_TIMEOUT) if leaf.port or tls else 0,
+        "tls_required": tls is not None,
+        "tls_verify": tls is not None and tls.verify,
+        "remotes": [_remote(remote) for remote in leaf.remotes],
+        # nats-server shows those of the cluster, although leaf nodes have their own
+        "write_deadline": _ns(cluster.write_deadline),
+        "write_timeout": cluster.write_timeout,
+        "tls_cert_not_after": _not_after(tls) if tls else "",
+    }
+    return without_empty(page, page)
+
+
+def _remote(remote: "RemoteLeafOptions") -> Page:
+    deny: Page = {"exports": list(remote.deny_exports), "imports": list(remote.deny_imports)}
+    page: Page = {
+        "local_account": remote.account,
+        "tls_timeout": number(remote.tls.timeout) if remote.tls else 0,
+        "urls": [url.host for url in remote.urls],
+        "deny": without_empty(deny, deny),
     }
     return without_empty(page, page)
 

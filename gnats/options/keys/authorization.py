@@ -125,7 +125,8 @@ def _connection_types(key: str, token: Token, problems: Problems) -> frozenset[s
     return types
 
 
-def _timeout(key: str, token: Token, problems: Problems) -> float:
+def auth_timeout(key: str, token: Token, problems: Problems) -> float:
+    """Read the seconds in which a peer must say who it is; warn of many."""
     found = timeout(key, token, problems)
     if found > _MAX_TIMEOUT:
         problems.misuse(
@@ -169,7 +170,7 @@ _AUTHORIZATION = keys(
     ("username", string, "user username"),
     ("password", string, "pass password"),
     ("secret", string, "token"),
-    ("timeout", _timeout, "timeout"),
+    ("timeout", auth_timeout, "timeout"),
     ("users", users, "users"),
     ("permissions", permissions, "default_permission default_permissions permissions"),
     ("callout", _callout, "auth_callout auth_hook"),

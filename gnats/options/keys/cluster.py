@@ -4,14 +4,15 @@ from typing import Any
 
 from gnats.conf import Token
 from gnats.errors import OptionError
-from gnats.go.text import SECOND, parse_duration, quote
-from gnats.go.url import URL, parse_url
+from gnats.go.text import SECOND, parse_duration
 from gnats.options.keys.authorization import authorization
 from gnats.options.keys.permissions import permissions
 from gnats.options.keys.tls import link_tls
+from gnats.options.keys.urls import server_urls
 from gnats.options.keys.values import (
     ConfigError,
     Problems,
+    Read,
     array,
     boolean,
     integer,
@@ -93,30 +94,23 @@ def _checked(found: Permissions, token: Token) -> RoutePermissions:
     return of_routes
 
 
-def _routes(key: str, token: Token, problems: Problems) -> tuple[URL, ...]:
-    urls: dict[str, URL] = {}
-    for item in array(key, token):
-        text = string(f"an item of {key}", item, problems)
-        if text in urls:
-            problems.misuse(text, item, "Duplicate route entry detected")
-            continue
-        try:
-            urls[text] = parse_url(text.strip())
-        except ValueError as exc:
-            problems.error(item, f"error parsing route url [{quote(text)}]: {exc}")
-    return tuple(urls.values())
+def compression(on: str) -> Read:
+    """Make a reader of a mode, a switch (`on` is its mode), or a block with a mode and round trip times.
 
+    The start checks the mode.
+    """
 
-def compression(key: str, token: Token, problems: Problems) -> Compression:
-    """Read a mode, a switch, or a block with a mode and round trip times. The start checks the mode."""
-    value = token.value
-    if isinstance(value, str):
-        return Compression(value)
-    if isinstance(value, bool):
-        return Compression(S2_FAST if value else OFF)
-    if not isinstance(value, dict):
-        raise ConfigError(token, f"{key} takes true, false, a mode or a block, not {show(value)}")
-    return Compression(**read_block(_COMPRESSION, key, token, problems))
+    def read(key: str, token: Token, problems: Problems) -> Compression:
+        value = token.value
+        if isinstance(value, str):
+            return Compression(value)
+        if isinstance(value, bool):
+            return Compression(on if value else OFF)
+        if not isinstance(value, dict):
+            raise ConfigError(token, f"{key} takes true, false, a mode or a block, not {show(value)}")
+        return Compression(**read_block(_COMPRESSION, key, token, problems))
+
+    return read
 
 
 def _thresholds(key: str, token: Token, problems: Problems) -> tuple[float, ...]:
@@ -146,7 +140,7 @@ _CLUSTER = keys(
     ("host", string, "host net"),
     ("port", integer, "port"),
     ("", _authorization, "authorization"),
-    ("routes", _routes, "routes"),
+    ("routes", server_urls("route"), "routes"),
     ("tls", link_tls, "tls"),
     ("advertise", string, "cluster_advertise advertise"),
     ("no_advertise", boolean, "no_advertise"),
@@ -155,7 +149,7 @@ _CLUSTER = keys(
     ("permissions", _permissions, "permissions"),
     ("pool_size", integer, "pool_size"),
     ("accounts", string_or_strings, "accounts"),
-    ("compression", compression, "compression"),
+    ("compression", compression(S2_FAST), "compression"),
     ("ping_interval", _ping_interval, "ping_interval"),
     ("ping_max", integer, "ping_max"),
     ("write_deadline", seconds, "write_deadline"),

@@ -8,6 +8,7 @@ from gnats.options.keys.accounts import accounts
 from gnats.options.keys.authorization import authorization
 from gnats.options.keys.cluster import cluster
 from gnats.options.keys.jetstream import jetstream
+from gnats.options.keys.leafnodes import leafnodes
 from gnats.options.keys.mappings import mappings
 from gnats.options.keys.resolver import operators, pinned_accounts, preload, resolver, trusted_keys
 from gnats.options.keys.tls import tls
@@ -90,7 +91,7 @@ def _tags(key: str, token: Token, problems: Problems) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tag for tag in tags if tag))
 
 
-def _metadata(key: str, token: Token, problems: Problems) -> dict[str, str]:
+def _names(key: str, token: Token, problems: Problems) -> dict[str, str]:
     return {name: string(f"{key} {name}", each, problems) for name, each in block(key, token).items()}
 
 
@@ -176,7 +177,7 @@ SERVER = keys(
     ("lame_duck_duration", _lame_duck_duration, "lame_duck_duration"),
     ("lame_duck_grace_period", _lame_duck_grace_period, "lame_duck_grace_period"),
     ("server_tags", _tags, "server_tags"),
-    ("server_metadata", _metadata, "server_metadata"),
+    ("server_metadata", _names, "server_metadata"),
     ("feature_flags", _feature_flags, "feature_flags"),
     ("io_threads", _io_threads, "io_threads"),
     ("", _ocsp, "ocsp ocsp_cache"),
@@ -184,6 +185,7 @@ SERVER = keys(
     ("jetstream", jetstream, "jetstream"),
     ("store_dir", _store_dir, "store_dir storedir"),
     ("cluster", cluster, "cluster"),
-    ("", not_yet, "gateway leafnodes leaf websocket ws mqtt proxies"),
-    ("", not_yet, "default_js_domain"),
+    ("leafnodes", leafnodes, "leafnodes leaf"),
+    ("default_js_domain", _names, "default_js_domain"),
+    ("", not_yet, "gateway websocket ws mqtt proxies"),
 )

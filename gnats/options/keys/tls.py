@@ -66,11 +66,20 @@ def link_tls(key: str, token: Token, problems: Problems) -> TLSOptions:
     return replace(_read(_LINK_TLS, key, token, problems), verify=True)
 
 
-def _read(table: Keys, key: str, token: Token, problems: Problems) -> TLSOptions:
+def proxy_tls(key: str, token: Token, problems: Problems) -> TLSOptions:
+    """Read a tls block of the connections to an HTTP proxy."""
+    return _read(_PROXY_TLS, key, token, problems, "{} is not supported for proxy TLS")
+
+
+def _read(
+    table: Keys,
+    key: str,
+    token: Token,
+    problems: Problems,
+    unknown: str = "error parsing tls config, unknown field {}",
+) -> TLSOptions:
     before = len(problems.errors)
-    found = read_block(
-        table, key, token, problems, "error parsing tls config, unknown field {}", variables=False
-    )
+    found = read_block(table, key, token, problems, unknown, variables=False)
     options = TLSOptions(**found)
     if len(problems.errors) > before:
         return options
@@ -226,3 +235,10 @@ _TLS = keys(
     ("min_version", _min_version, "min_version"),
 )
 _LINK_TLS = _TLS | keys(("check_known_urls", boolean, "verify_cert_and_check_known_urls"))
+_PROXY_TLS = {
+    name: _TLS[name]
+    for name in (
+        "cert_file", "key_file", "certs", "certificates", "ca_file", "insecure", "timeout", "min_version",
+        "cipher_suites", "curve_preferences", "allow_insecure_cipher_suites",
+    )
+}  # fmt: skip

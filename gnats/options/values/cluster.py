@@ -88,6 +88,9 @@ class ClusterOptions:
     """"": the server makes one up, or takes over one from another server, if it has a port."""
     generated: bool = False
     """The server has made the name up: one that is configured elsewhere takes its place."""
+    hidden: bool = False
+    """There is no cluster: a server with remotes of leaf nodes has its own name as the cluster's. Neither
+    the log nor monitoring shows it."""
     host: str = ""
     port: int = 0
     """0: no routes; -1: a free port."""

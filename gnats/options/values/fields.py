@@ -14,6 +14,7 @@ from gnats.options.values.accounts import AccountConfig, Mapping
 from gnats.options.values.auth import AuthCallout, NkeyUser, Permissions, ResolverOptions, User
 from gnats.options.values.cluster import ClusterOptions
 from gnats.options.values.jetstream import JetStreamOptions
+from gnats.options.values.leafnodes import LeafNodeOptions
 from gnats.options.values.tls import TLSOptions
 
 DEFAULT_PORT = 4222
@@ -162,6 +163,9 @@ class OptionFields:
     """Seconds from the start of lame duck mode until the first client is closed."""
     jetstream: JetStreamOptions = JetStreamOptions()
     cluster: ClusterOptions = ClusterOptions()
+    leafnodes: LeafNodeOptions = LeafNodeOptions()
+    default_js_domain: dict[str, str] = field(default_factory=dict)
+    """By account without JetStream of its own: the domain of its JetStream, on another server; "": none."""
     io_threads: int | str = "auto"
     """Threads that serve connections; 0: the event loop serves them; "auto": see pollers.io_threads."""
 

@@ -77,6 +77,19 @@ def domain_mappings(domain: str, *, system: bool, besides: Iterable[Row]) -> lis
     return compile_mappings(each for each in mappings if text_bytes(each.source) not in there)
 
 
+def default_domain_mappings(domain: str, besides: Iterable[Row]) -> list[Row]:
+    """Map the API subjects without a domain to those of `domain`, for an account without JetStream.
+
+    `besides` are the account's own mappings; they are returned, too, but for those that are replaced.
+    """
+    prefix = f"$JS.{domain}.API."
+    rows = compile_mappings(
+        Mapping(dest, (MapDest(prefix + source),)) for source, dest in _DOMAIN_API.items()
+    )
+    replaced = {source for source, _ in rows}
+    return [row for row in besides if row[0] not in replaced] + rows
+
+
 _PARTS = ("STREAM", "CONSUMER", "DIRECT", "META", "SERVER", "ACCOUNT")
 _DOMAIN_API = {
     "INFO": "$JS.API.INFO",

@@ -26,9 +26,10 @@ from gnats.go.url import URL, parse_url
         ("x://%61:1", URL("x", host="a:1")),
         ("//a:1", URL("", host="a:1")),
         ("x:", URL("x")),
-        ("localhost:6222", URL("localhost")),
+        ("localhost:6222", URL("localhost", opaque="6222")),
         ("x:///p", URL("x", path="/p")),
-        ("a/b:c", URL()),
+        ("x:/p", URL("x", path="/p")),
+        ("a/b:c", URL(path="a/b:c")),
         ("", URL()),
     ],
 )
@@ -59,6 +60,12 @@ def test_a_host_without_its_port(host: str, name: str) -> None:
         ("nats-route://u:p@a:1/", "nats-route://u:xxxxx@a:1/"),
         ("x://u@[::1]:1/y?z", "x://u@[::1]:1/y"),
         ("x://u:@a", "x://u:xxxxx@a"),
+        ("//u:p@a:1", "//u:xxxxx@a:1"),
+        ("a", "a"),
+        ("/a", "/a"),
+        ("x:/a", "x:/a"),
+        ("localhost:1", "localhost:1"),
+        ("x:", "x:"),
     ],
 )
 def test_the_log_shows_no_password(text: str, shown: str) -> None:
@@ -79,6 +86,7 @@ def test_the_log_shows_no_password(text: str, shown: str) -> None:
         ("x://u p@a:1", "invalid userinfo"),
         ("x://u%zz@a:1", "invalid URL escape"),
         ("x://a/%zz", "invalid URL escape"),
+        ("a%zz", "invalid URL escape"),
     ],
 )
 def test_what_is_not_a_url(text: str, why: str) -> None:

@@ -12,6 +12,7 @@ from gnats.options.values.accounts import AccountConfig
 from gnats.options.values.auth import AuthCallout, NkeyUser, Permissions, ResolverOptions, User
 from gnats.options.values.cluster import ClusterOptions
 from gnats.options.values.jetstream import JetStreamOptions
+from gnats.options.values.leafnodes import LeafNodeOptions
 from gnats.options.values.tls import TLSOptions
 
 pytestmark = pytest.mark.timeout(60)
@@ -31,6 +32,8 @@ OTHER: dict[str, object] = {
     "resolver_tls": TLSOptions(),
     "jetstream": JetStreamOptions(enabled=True),
     "cluster": ClusterOptions(no_advertise=True),
+    "leafnodes": LeafNodeOptions(no_advertise=True),
+    "default_js_domain": {"A": "D"},
 }
 ABOUT_THE_FILE = {"config_file", "config_digest"}
 
