@@ -1,4 +1,4 @@
-"""A data plane without a server: pollers that the test runs itself, clients and routes over socket pairs."""
+"""A data plane without a server: pollers that the test runs itself, clients and links over socket pairs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from gnats.core.accounts.account import Account
 from gnats.core.accounts.registry import AccountRegistry
 from gnats.core.auth.permissions import Permissions
 from gnats.core.client import Client
+from gnats.core.links.leaf_session import LeafSession
 from gnats.core.links.route_session import RouteSession
 from gnats.core.net.connection import Connection
 from gnats.core.poller import Poller
 from gnats.core.runtime.inbox import EV_CLOSED, Inbox
-from gnats.core.runtime.kinds import CLIENT, ROUTER
+from gnats.core.runtime.kinds import CLIENT, LEAF, ROUTER
 from gnats.core.runtime.state import ServerState
 
 Posted = tuple[int, Connection | None, int, int, object]
@@ -93,6 +94,40 @@ class DataPlane:
         self.run()
         return Peer(self, route, sock)
 
+    def leaf(
+        self,
+        account: Account,
+        poller: int = 0,
+        *,
+        cluster: bytes = b"L",
+        spoke: bool = False,
+        isolated: bool = False,
+        headers: bool = True,
+        **terms: Any,
+    ) -> Peer:
+        """Connect a leaf node, or a hub, that has been registered; see LeafSession.join()."""
+        peer = self.waiting_leaf(poller)
+        assert isinstance(peer.session, LeafSession)
+        peer.session.join(
+            account,
+            cluster=cluster,
+            spoke=spoke,
+            isolated=isolated,
+            headers=headers,
+            **({"traces": True, "loop_subject": b"$LDS.own"} | terms),
+        )
+        self.run()
+        return peer
+
+    def waiting_leaf(self, poller: int = 0, *, expect_connect: bool = False, **options: Any) -> Peer:
+        """Connect a leaf node that has not been registered."""
+        sock, fd, cid = self._socket()
+        options = {"ping_interval": 0} | options
+        leaf = LeafSession(LEAF, fd, cid, self.pollers[poller], self.state, self.registry, **options)
+        leaf.start(b"", expect_connect=expect_connect)
+        self.run()
+        return Peer(self, leaf, sock)
+
     def run(self) -> None:
         """Run all pollers until nothing is left to do, and collect what they post."""
         quiet = 0
@@ -129,7 +164,7 @@ class DataPlane:
 class Peer:
     """The other end of a connection. A route's `permissions` are those of its session."""
 
-    def __init__(self, plane: DataPlane, session: Client | RouteSession, sock: socket.socket) -> None:
+    def __init__(self, plane: DataPlane, session: Client | RouteSession | LeafSession, sock: socket.socket) -> None:
         self.plane = plane
         self.session = session
         self.socket = sock

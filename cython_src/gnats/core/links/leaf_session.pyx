@@ -295,8 +295,8 @@ cdef class LeafSession(LinkSession):
         return False
 
     cdef void announce_own(self, const Slice *subject, bint begins) noexcept nogil:
-        """Announce a subject that does not depend on subscribers, or announce it no longer."""
-        if not is_announced(self.guard.permissions, subject.p, subject.n):
+        """Announce a subject that does not depend on subscribers, or announce it no longer. A hub always does."""
+        if self.spoke and not is_announced(self.guard.permissions, subject.p, subject.n):
             return
         if not self.write_interest(subject.p, subject.n, NULL, 0, begins):
             self.close_soon(WRITE_ERROR)

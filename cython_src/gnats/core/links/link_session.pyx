@@ -25,6 +25,7 @@ from gnats.core.pings cimport (
 )
 from gnats.core.protocol.parser cimport PARSE_OK, ParserHandlers
 from gnats.core.runtime.inbox cimport EV_BEGUN, EV_CONNECT, EV_PONG
+from gnats.core.runtime.kinds cimport ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.runtime.timers cimport Timer
@@ -159,7 +160,7 @@ cdef class LinkSession(TextSession):
             set_ping_limits(self, &self.pings, interval, most)
 
     cdef void announce_first(self) noexcept nogil:
-        if link_waits(&self.link):
+        if self.kind == ROUTER and link_waits(&self.link):
             self.debugf(LOG_SENT_INTEREST, 0, NULL, 0)
         self.interest_waits = link_announce(self, &self.link, False)
 

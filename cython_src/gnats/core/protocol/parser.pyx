@@ -457,6 +457,8 @@ cdef int parse_remote_msg(Parser *parser, char *arg, size_t n, bint header) noex
     pa.m.remote = parser.remote
     rc = read_remote_msg(parser.remote, &form, arg, n, &pa.m, &pa.size, &pa.hdr)
     if rc == REMOTE_OK:
+        if parser.max_payload >= 0 and pa.size > parser.max_payload:   # of a leaf node
+            return parser.on.violation(parser.owner, OVER_MAX_PAYLOAD, pa.size, NULL, 0)
         return PARSE_OK
     if rc == REMOTE_BAD_INDICATOR:
         arg = parser.remote.queues[0].p

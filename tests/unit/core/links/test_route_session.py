@@ -160,7 +160,6 @@ def test_local_members_come_first_for_a_message_of_a_route(plane: DataPlane, oth
     assert elsewhere.hear().count(b"RMSG A foo | g 1\r\nx\r\n") == 1
 
 
-@pytest.mark.xfail(strict=True, reason="the place behind the remote members is drawn for each of them")
 def test_local_members_share_alike_beside_remote_ones(plane: DataPlane, other: int) -> None:
     """nats-server draws among the local members alone (processMsgResults)."""
     account = plane.account("A")
