@@ -164,7 +164,9 @@ class DataPlane:
 class Peer:
     """The other end of a connection. A route's `permissions` are those of its session."""
 
-    def __init__(self, plane: DataPlane, session: Client | RouteSession | LeafSession, sock: socket.socket) -> None:
+    def __init__(
+        self, plane: DataPlane, session: Client | RouteSession | LeafSession, sock: socket.socket
+    ) -> None:
         self.plane = plane
         self.session = session
         self.socket = sock

@@ -24,9 +24,10 @@ class LeafEvent(IntEnum):
 class LeafSession(LinkSession):
     """A connection to a hub or to a leaf node; see Connection. `kind` is LEAF.
 
-    Sizes are in bytes, -1 for no limit; `write_deadline` and `ping_interval` in seconds. The peer owes a CONNECT if
-    it has dialled, else an INFO. The control plane answers each with a call below; nothing is parsed before. With
-    `negotiates`, the peer may send an INFO before its CONNECT. PINGs are sent from join() on.
+    Sizes are in bytes, -1 for no limit; `write_deadline` and `ping_interval` in seconds. The peer owes a
+    CONNECT if it has dialled, else an INFO. The control plane answers each with a call below; nothing is
+    parsed before. With `negotiates`, the peer may send an INFO before its CONNECT. PINGs are sent from
+    join() on.
     """
 
     def __init__(
@@ -68,12 +69,12 @@ class LeafSession(LinkSession):
     ) -> None:
         """Begin to exchange interest and messages with the peer, which is registered; go on parsing.
 
-        `greeting` is sent first. The peer, of `cluster`, gets what happens in `account`. `spoke`: the peer is the
-        hub. `isolated`: it is not told of other leaf nodes' interest. `headers` and `traces` say what the peer
-        knows. `loop_subject` and the subjects in `mapped` are announced whoever subscribes; when the former comes
-        back, LEAF_LOOP is reported. `permissions` say what is announced (subscribe), and what the peer may subscribe
-        to and is sent (publish); `receive` what the peer may send (publish); without it a spoke may send what is
-        announced. Call it once. Raises MemoryError.
+        `greeting` is sent first. The peer, of `cluster`, gets what happens in `account`. `spoke`: the peer is
+        the hub. `isolated`: it is not told of other leaf nodes' interest. `headers` and `traces` say what the
+        peer knows. `loop_subject` and the subjects in `mapped` are announced whoever subscribes; when the
+        former comes back, LEAF_LOOP is reported. `permissions` say what is announced (subscribe), and what
+        the peer may subscribe to and is sent (publish); `receive` what the peer may send (publish); a spoke
+        may be sent what is announced. Call it once. Raises MemoryError.
         """
     def set_permissions(self, permissions: Permissions | None, receive: Permissions | None = None) -> None:
         """Replace join()'s permissions: tell the peer what it may hear of now. Raises MemoryError."""

@@ -273,7 +273,7 @@ def test_members_behind_leaf_nodes_come_second(plane: DataPlane, account: Accoun
     route.say(b"LS+ L3 A foo g 100\r\nRS+ A foo g 1\r\n")
     leaf.hear(), second.hear()
     publisher.say(b"PUB foo 1\r\nx\r\n" * 10)
-    assert route.hear().count(b"RMSG A foo | g 1\r\n") == 10   # members of another server itself come first
+    assert route.hear().count(b"RMSG A foo | g 1\r\n") == 10  # members of another server itself come first
 
 
 def test_a_stream_import_is_mapped_for_a_leaf_node(plane: DataPlane, account: Account, other: int) -> None:
@@ -290,7 +290,9 @@ def test_permissions_of_a_leaf_node(plane: DataPlane, account: Account, other: i
     client = plane.client(account)
     client.say(b"SUB up.a 1\r\nSUB no.a 2\r\nSUB > 3\r\n")
     terms = permissions(
-        Permissions(publish=SubjectPermission(allow=("down.>",)), subscribe=SubjectPermission(allow=("up.>",)))
+        Permissions(
+            publish=SubjectPermission(allow=("down.>",)), subscribe=SubjectPermission(allow=("up.>",))
+        )
     )
     receive = permissions(Permissions(publish=SubjectPermission(allow=("up.>",))))
     leaf = plane.leaf(account, other, permissions=terms, receive=receive)
