@@ -62,6 +62,7 @@ ORDER = (
     "gnats.events",
     "gnats.auth",
     "gnats.cluster",
+    "gnats.leafnodes",
     "gnats.operator",
     "gnats.jetstream.settings",
     "gnats.jetstream.disk",

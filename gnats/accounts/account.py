@@ -1,6 +1,7 @@
 """Accounts (accounts.go): isolated subject spaces with their clients, limits and counters."""
 
 import itertools
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from gnats.clock import monotonic, time_ns
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from gnats.core.client import Client
     from gnats.core.routing.services import ExportedService, ImportedService
     from gnats.options.values.limits import Tiers
+    from gnats.options.values.mappings import Row
 
 NO_LIMIT = -1
 MANY_CLIENTS = 1000
@@ -63,6 +65,16 @@ class Account(account.Account):
         self.clients: dict[int, Member] = {}
         self.clients_elsewhere: dict[str, int] = {}
         """The number of its clients on other servers that have any, by server id."""
+        self.leafs: dict[int, Member] = {}
+        """Its connections to other servers: leaf nodes and hubs."""
+        self.leafs_elsewhere: dict[str, int] = {}
+        """As clients_elsewhere, of leaf node connections."""
+        self.leaf_clusters: Counter[str] = Counter()
+        """The clusters of its leaf nodes, "" among them, with their numbers of connections."""
+        self.loop_subject = b""
+        """Interest in it that a leaf node sends has gone round in a circle; empty before the first one."""
+        self.mapped: tuple[bytes, ...] = ()
+        """The subjects of its mappings."""
         self.internal: InternalClient | None = None
         """The server's own client in this account, or None until one is needed."""
         self.internal_cid = 0
@@ -80,6 +92,8 @@ class Account(account.Account):
         self.closed_traffic = dict.fromkeys(TRAFFIC, 0)
         """Traffic of the connections that left, less the traffic that connections brought from another
         account. With the counters of the present connections, it is the account's traffic."""
+        self.closed_leaf_traffic = dict.fromkeys(TRAFFIC, 0)
+        """The part of it that leaf node connections brought."""
         self._closed_as_slow = 0
         self._counted: dict[str, int] = {}
         self._counted_at = -COUNT_INTERVAL
@@ -107,6 +121,10 @@ class Account(account.Account):
         self.max_subscriptions = limits.max_subscriptions
         self.max_payload = limits.max_payload
 
+    def set_mappings(self, rows: "list[Row]") -> None:
+        super().set_mappings(rows)
+        self.mapped = tuple(source for source, _ in rows)
+
     def add_client(self, session: Member) -> bool:
         """Add a connection. Return False when the account has max_connections already, on all servers."""
         if 0 <= self.max_connections <= len(self.clients) + self.num_elsewhere:
@@ -115,6 +133,24 @@ class Account(account.Account):
         for name in TRAFFIC:  # its earlier traffic belongs to the account that it comes from
             self.closed_traffic[name] -= counts[name]
         self.clients[session.cid] = session
+        return True
+
+    def add_leaf(self, session: Member) -> bool:
+        """Add a connection to another server. Return False when there are max_leafnodes already."""
+        if 0 <= self.max_leafnodes <= len(self.leafs) + sum(self.leafs_elsewhere.values()):
+            return False
+        self.leafs[session.cid] = session
+        return True
+
+    def remove_leaf(self, session: Member) -> bool:
+        """Remove a connection to another server. Return False when it was not in the account."""
+        if self.leafs.pop(session.cid, None) is None:
+            return False
+        counts = session.snapshot()
+        for name in TRAFFIC:
+            self.closed_traffic[name] += counts[name]
+            self.closed_leaf_traffic[name] += counts[name]
+        self._closed_as_slow += session.reason in _SLOW
         return True
 
     def remove_client(self, session: Member) -> bool:
@@ -137,12 +173,13 @@ class Account(account.Account):
         """Whether the account has more than max_connections, on all servers."""
         return 0 <= self.max_connections < len(self.clients) + self.num_elsewhere
 
-    def set_clients_elsewhere(self, server_id: str, number: int) -> None:
-        """Note the number of its clients on another server."""
-        if number > 0:
-            self.clients_elsewhere[server_id] = number
-        else:
-            self.clients_elsewhere.pop(server_id, None)
+    def set_clients_elsewhere(self, server_id: str, number: int, leafs: int = 0) -> None:
+        """Note the numbers of its clients and leaf node connections on another server."""
+        for count, table in (number, self.clients_elsewhere), (leafs, self.leafs_elsewhere):
+            if count > 0:
+                table[server_id] = count
+            else:
+                table.pop(server_id, None)
 
     @property
     def slow_consumers(self) -> int:
@@ -163,21 +200,31 @@ class Account(account.Account):
         return self._counted
 
     def _count_traffic(self) -> dict[str, int]:
-        clients: list[Subscriber] = [session.client for session in self.clients.values() if session.client]
+        members = [*self.clients.values(), *self.leafs.values()]
+        clients: list[Subscriber] = [session.client for session in members if session.client]
         return {name: self.closed_traffic[name] + total(clients, name) for name in TRAFFIC}
+
+    def leaf_traffic(self) -> dict[str, int]:
+        """Return the part of traffic() that leaf node connections have brought."""
+        leafs: list[Subscriber] = [session.client for session in self.leafs.values() if session.client]
+        return {name: self.closed_leaf_traffic[name] + total(leafs, name) for name in TRAFFIC}
 
     def statz(self) -> dict[str, object]:
         """Return connections, subscriptions and traffic as JSON values (AccountStat in events.go)."""
-        traffic, none = self.traffic(), {"msgs": 0, "bytes": 0}
-        remote = {"gateways": none, "routes": none, "leafs": none}
+        traffic, leafs, none = self.traffic(), self.leaf_traffic(), {"msgs": 0, "bytes": 0}
+        others = {"gateways": none, "routes": none}
         return {
             "acc": self.name,
             "name": self.name_tag,
             "conns": len(self.clients),
-            "leafnodes": 0,
-            "total_conns": len(self.clients),
+            "leafnodes": len(self.leafs),
+            "total_conns": len(self.clients) + len(self.leafs),
             "num_subscriptions": self.sublist.count(),
-            "sent": {"msgs": traffic["out_msgs"], "bytes": traffic["out_bytes"]} | remote,
-            "received": {"msgs": traffic["in_msgs"], "bytes": traffic["in_bytes"]} | remote,
+            "sent": _counts(traffic, "out") | others | {"leafs": _counts(leafs, "out")},
+            "received": _counts(traffic, "in") | others | {"leafs": _counts(leafs, "in")},
             "slow_consumers": self._closed_as_slow + traffic["slow"],
         }
+
+
+def _counts(traffic: dict[str, int], way: str) -> dict[str, object]:
+    return {"msgs": traffic[f"{way}_msgs"], "bytes": traffic[f"{way}_bytes"]}

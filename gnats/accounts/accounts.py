@@ -67,7 +67,12 @@ class Removed:
         account = self.account
         if not passed(self.number):
             return False
-        if account.clients or account.exchanges or any(service.in_use for service in self.services):
+        if (
+            account.clients
+            or account.leafs
+            or account.exchanges
+            or any(service.in_use for service in self.services)
+        ):
             self.quiet = False
             return False
         if not self.quiet:  # a poller may have read a pointer to it just before

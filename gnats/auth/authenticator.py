@@ -75,6 +75,8 @@ class Authenticator:
         self.nonce_required = bool(self.nkeys)
         self._secrets = opts.username, opts.password, opts.authorization
         self._tls_map = opts.tls is not None and opts.tls.verify_and_map
+        leafs = opts.leafnodes.tls
+        self._leaf_tls_map = leafs is not None and leafs.verify_and_map
 
     @property
     def plaintext_passwords(self) -> bool:
@@ -108,7 +110,7 @@ class Authenticator:
         opts, client = self._opts, session.opts
         if not self.required:
             return Grant()
-        if user is not None and not _connection_type_allowed(user):
+        if user is not None and not _connection_type_allowed(user, session.connection_type):
             raise Denied
         if user is not None and user.proxy_required:  # no proxy is trusted
             raise Denied("proxy connection required", ClosedState.PROXY_REQUIRED)
@@ -139,12 +141,12 @@ class Authenticator:
         was = session.grant.user
         if isinstance(was, NkeyUser):
             nkey = self.nkeys.get(was.nkey)
-            if nkey and _connection_type_allowed(nkey) and not nkey.proxy_required:
+            if nkey and _connection_type_allowed(nkey, session.connection_type) and not nkey.proxy_required:
                 return _grant_nkey(nkey)
-        if isinstance(was, User) and not self._tls_map:
+        if isinstance(was, User) and not self._maps_certificate(session):
             user = self.users.get(was.username)
             same = user and user.password == was.password and not user.proxy_required
-            if user and same and _connection_type_allowed(user):
+            if user and same and _connection_type_allowed(user, session.connection_type):
                 return Grant(user.account or GLOBAL_ACCOUNT, user.permissions, user=user)
         if was is None and before.required and self._secrets == before._secrets:
             return self._single_grant()
@@ -173,7 +175,7 @@ class Authenticator:
 
     def _user(self, session: "Session") -> User | None:
         client = session.opts
-        if self._tls_map:
+        if self._maps_certificate(session):
             user = self._mapped_user(session)
             if client.user:
                 text = f"User {quote(client.user)} found in connect proto, but user required from cert"
@@ -194,12 +196,17 @@ class Authenticator:
     def _mapped_user(self, session: "Session") -> User:
         from gnats.tls.certmap import find_user
 
-        allowed = {name: user for name, user in self.users.items() if _connection_type_allowed(user)}
+        kind = session.connection_type
+        allowed = {name: user for name, user in self.users.items() if _connection_type_allowed(user, kind)}
         name, why = find_user(session.peer_certificate(), allowed)
         if name is None:
             raise Denied(why)
         self._log.debug(f"{session} - {why}")
         return self.users[name]
+
+    def _maps_certificate(self, session: "Session") -> bool:
+        """Whether a name in the connection's certificate is its user."""
+        return self._leaf_tls_map if session.connection_type == "LEAFNODE" else self._tls_map
 
     def _maps(self, user: User) -> bool:
         return self._tls_map and _connection_type_allowed(user)

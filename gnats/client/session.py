@@ -52,6 +52,9 @@ class Session(ReportedConnection):
         "tls_final",
     )
 
+    connection_type = "STANDARD"
+    """One of gnats.options.values.auth.CONNECTION_TYPES."""
+
     def __init__(self, client: "Client", host: str, port: int, account: Account, nonce: str = "") -> None:
         super().__init__()
         self.client: Client | None = client

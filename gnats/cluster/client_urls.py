@@ -69,10 +69,10 @@ def own_urls(opts: Options, port: int) -> tuple[str, ...]:
         return (join_host_port(host, port),)
     if opts.host not in ("0.0.0.0", "::"):
         return (join_host_port(opts.host, port),)
-    return tuple(join_host_port(each, port) for each in interface_addresses() if _is_global_unicast(each))
+    return tuple(join_host_port(each, port) for each in interface_addresses() if is_global_unicast(each))
 
 
-def _is_global_unicast(text: str) -> bool:
+def is_global_unicast(text: str) -> bool:
     """Return what Go's IsGlobalUnicast does."""
     address = ipaddress.ip_address(text)
     broadcast = text == "255.255.255.255"

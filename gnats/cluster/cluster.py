@@ -65,6 +65,11 @@ class Hooks:
     """Return an unused connection id."""
     gone: Callable[[], object]
     """A connection has gone."""
+    leaf_url: Callable[[], str] = str
+    """Return the address of this server for leaf nodes; empty without one that is told."""
+    leaf_url_added: Callable[[str], object] = len
+    """Another server has this address for leaf nodes."""
+    leaf_url_removed: Callable[[str], object] = len
 
 
 class Cluster:
@@ -97,7 +102,7 @@ class Cluster:
         self.urls = ClientURLs()
         self.name = ClusterName(lambda: options().cluster, hooks.renamed)
         self.urls.hidden = cluster.no_advertise
-        self.info = OwnInfo(identity, options, self.name, lambda: self.urls.own)
+        self.info = OwnInfo(identity, options, self.name, lambda: self.urls.own, hooks.leaf_url)
         self.routes = Routes(cluster.pool_size, cluster.accounts)
         self._handshake = Handshake(
             identity.id,
@@ -124,6 +129,8 @@ class Cluster:
         """Called when a connection was registered, forgotten or closed, and when a mark has come."""
         self._remote_urls: dict[str, list[str]] = {}
         """The client URLs of remote servers, by id."""
+        self._leaf_urls: dict[str, str] = {}
+        """Their addresses for leaf nodes."""
         self._pollers: Iterator[Poller] | None = None
         self._listener: AcceptLoop | None = None
         self._ended = dict.fromkeys(TRAFFIC, 0)
@@ -334,6 +341,8 @@ class Cluster:
             return
         if urls := self._remote_urls.pop(route.remote_id, None):
             self._show(changed=self.urls.remove(urls))
+        if leaf_url := self._leaf_urls.pop(route.remote_id, None):
+            self._hooks.leaf_url_removed(leaf_url)
         if route.no_pool and self._pollers is not None and route.url:
             if self.routes.pool_size > 1:
                 self._solicitor.dial(route.target(account=""))
@@ -383,6 +392,9 @@ class Cluster:
         elif added.first:
             urls = self._remote_urls[route.remote_id] = list(filter(None, info.connect_urls))
             self._show(changed=self.urls.add(urls))
+            if len(info.leafnode_urls) == 1:
+                self._leaf_urls[route.remote_id] = info.leafnode_urls[0]
+                self._hooks.leaf_url_added(info.leafnode_urls[0])
         self._tell_watchers()
 
     def informed(self, route: Route, info: PeerInfo) -> None:

@@ -49,7 +49,9 @@ def info_line(values: dict[str, object], end: bytes = b" \r\n") -> bytes:
 
 
 class OwnInfo:
-    """Makes this server's INFO and CONNECT. `urls` returns the URLs of its client port.
+    """Makes this server's INFO and CONNECT.
+
+    `urls` returns the URLs of its client port, `leaf_url` its address for leaf nodes.
 
     `port` is the port that it listens on for routes, set when it does.
     """
@@ -60,11 +62,13 @@ class OwnInfo:
         options: Callable[[], Options],
         name: ClusterName,
         urls: Callable[[], tuple[str, ...]],
+        leaf_url: Callable[[], str] = str,
     ) -> None:
         self._identity = identity
         self._options = options
         self._name = name
         self._urls = urls
+        self._leaf_url = leaf_url
         self.port = 0
 
     def address(self) -> tuple[str, int]:
@@ -123,6 +127,7 @@ class OwnInfo:
             "lnoc": True,
             "lnocu": True,
             "route_pool_size": max(cluster.pool_size, 0),
+            "leafnode_urls": [url] if (url := self._leaf_url()) else (),
         }
         return info_line(values | changes)
 
@@ -185,6 +190,7 @@ class PeerInfo:
     route_acc_add_reqid: str = ""
     gossip_mode: int = 0
     gateway: str = ""
+    leafnode_urls: list[str] = field(default_factory=list)
     sent: dict[str, object] = field(default_factory=dict)
 
     @classmethod

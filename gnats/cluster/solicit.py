@@ -1,20 +1,26 @@
 """Dial other servers (connectToRoute, reConnectToRoute): addresses, delays, attempts."""
 
-import asyncio
 import itertools
-import os
 import random
 import socket
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from gnats.clock import sleep, timeout
+from gnats.clock import sleep
 from gnats.cluster.route import Route, Target
-from gnats.errors import OptionError
-from gnats.go.hostport import split_host_port
-from gnats.go.text import join_host_port, os_error, quote
+from gnats.go.text import join_host_port, quote
 from gnats.go.url import URL
 from gnats.options.options import Options
+from gnats.runtime.dial import (
+    Address,
+    Connect,
+    NoAddressError,
+    Resolve,
+    connect_socket,
+    dial,
+    look_up,
+    random_address,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -34,33 +40,6 @@ REFUSED_DELAY = 0.05
 """Seconds before a server that another one has told of is dialled again when it has closed a connection
 before it was registered; doubled each time."""
 
-Address = tuple[str, int]
-Connect = Callable[[str, int], "Coroutine[Any, Any, socket.socket]"]
-
-
-class NoAddressError(Exception):
-    """All addresses of a name are this server's own."""
-
-
-async def connect_socket(host: str, port: int) -> socket.socket:
-    """Connect to a numeric address. Raises OSError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setblocking(False)
-    try:
-        await asyncio.get_running_loop().sock_connect(sock, (host, port))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-async def look_up(host: str) -> list[str]:
-    """Return the addresses of a host's name. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
 
 class Solicitor:
     """Dials servers, and calls `create` with each socket, its address and its target.
@@ -79,7 +58,7 @@ class Solicitor:
         create: Callable[[socket.socket, str, int, Target], object],
         spawn: "Callable[[Coroutine[Any, Any, None]], object]",
         connect: Connect = connect_socket,
-        resolve: "Callable[[str], Coroutine[Any, Any, list[str]]]" = look_up,
+        resolve: Resolve = look_up,
     ) -> None:
         self._log = log
         self._options = options
@@ -157,43 +136,10 @@ class Solicitor:
 
     async def _open(self, target: Target) -> tuple[socket.socket, str, int]:
         """Connect to a target. Raises OSError with nats-server's text, NoAddressError."""
-        host, port = await self._address(target.url.host)
+        address = host, port = await random_address(target.url.host, self._resolve, self.to_self)
         where = join_host_port(host, port)
         self._log.debug(f"Trying to connect to route on {target.url.host} ({where})")
-        try:
-            async with timeout(DIAL_TIMEOUT):
-                return await self._connect(host, port), host, port
-        except TimeoutError:
-            raise OSError(f"dial tcp {where}: i/o timeout") from None
-        except OSError as exc:
-            # The loop's own text has the address.
-            reason = os.strerror(exc.errno).lower() if exc.errno else os_error(exc)
-            raise OSError(f"dial tcp {where}: connect: {reason}") from None
-
-    async def _address(self, text: str) -> Address:
-        """Return one of the addresses that a host and port stand for, at random (getRandomIP).
-
-        Raises OSError for a malformed text and an unknown name, NoAddressError.
-        """
-        try:
-            host, number = split_host_port(text)
-            port = int(number)
-        except OptionError as exc:
-            raise OSError(str(exc)) from None
-        except ValueError:
-            raise OSError(f"dial tcp: lookup tcp/{number}: unknown port") from None
-        if not 0 <= port <= 65535:
-            raise OSError(f"dial tcp: address {port}: invalid port")
-        if _is_numeric(host):
-            return host, port
-        try:
-            found = await self._resolve(host)
-        except OSError as exc:
-            raise OSError(f"lookup for host {quote(host)}: lookup {host}: {_lookup_error(exc)}") from None
-        others = [each for each in found if (each, port) not in self.to_self]
-        if not others:
-            raise NoAddressError
-        return random.choice(others), port
+        return await dial(address, DIAL_TIMEOUT, self._connect), host, port
 
     def _valid(self, target: Target) -> bool:
         """Check that the configuration still asks for an explicit route; log when it does not."""
@@ -217,18 +163,3 @@ class Solicitor:
         opts = self._options()
         every = opts.connect_error_reports if first else opts.reconnect_error_reports
         return attempts == 1 or (every > 0 and attempts % every == 0)
-
-
-def _is_numeric(host: str) -> bool:
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.inet_pton(family, host.partition("%")[0])
-        except (OSError, ValueError):
-            continue
-        return True
-    return False
-
-
-def _lookup_error(exc: OSError) -> str:
-    missing = isinstance(exc, socket.gaierror) and exc.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
-    return "no such host" if missing else os_error(exc)

@@ -66,6 +66,6 @@ _TEXTS = {
 }
 
 
-def count_by_kind(total: int, routes: int = 0) -> dict[str, int]:
-    """Return the number of closed connections by kind (SlowConsumersStats): those of routes, and clients."""
-    return {"clients": max(total - routes, 0), "routes": routes, "gateways": 0, "leafs": 0}
+def count_by_kind(total: int, routes: int = 0, leafs: int = 0) -> dict[str, int]:
+    """Return the number of closed connections by kind (SlowConsumersStats): those of links, and clients."""
+    return {"clients": max(total - routes - leafs, 0), "routes": routes, "gateways": 0, "leafs": leafs}

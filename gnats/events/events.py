@@ -220,7 +220,7 @@ class Events:
             return
         if timer := self._conns_timers.pop(account.name, None):
             timer.cancel()
-        if account.clients:
+        if account.clients or account.leafs:
             self._conns_timers[account.name] = call_later(CONNS_INTERVAL, self.conns_update, account)
         old, new = f"$SYS.SERVER.ACCOUNT.{account.name}.CONNS", f"$SYS.ACCOUNT.{account.name}.SERVER.CONNS"
         self.send_conns(account, *filter(self.has_interest, (old, new)))

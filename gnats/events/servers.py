@@ -27,7 +27,7 @@ GONE_AFTER = 5 * CONNS_INTERVAL
 _ID_AT = 2  # index of the server's token in $SYS.SERVER.<id>.<what>
 _SERVER: Struct = {"id": "string", "seq": "uint64"}
 _STATSZ: Struct = {"server": _SERVER}
-_CONNS: Struct = {"server": _SERVER, "acc": "string", "conns": "int"}
+_CONNS: Struct = {"server": _SERVER, "acc": "string", "conns": "int", "leafnodes": "int"}
 
 
 @dataclass(slots=True)
@@ -136,7 +136,7 @@ class Servers:
         if name == self._events.server_id:
             self._log.error("SYSTEM - Processing our own account connection event message: ignored")
             return
-        account.set_clients_elsewhere(name, event.get("conns", 0))
+        account.set_clients_elsewhere(name, event.get("conns", 0), event.get("leafnodes", 0))
         self._heard(server)
         if account.over_maximum:
             self._exceeded(account)

@@ -15,11 +15,12 @@ from gnats.go.json import marshal
 from gnats.go.text import join_host_port, os_error, quote
 from gnats.monitor.dashboard import FILES, POLICY, index_page, static_file
 from gnats.monitor.pages.accountz import account_statz, accountz
-from gnats.monitor.pages.clusterz import NotFoundError, gatewayz, leafz, raftz
+from gnats.monitor.pages.clusterz import NotFoundError, gatewayz, raftz
 from gnats.monitor.pages.connz import connz_steps
 from gnats.monitor.pages.debugz import expvarz, ipqueuesz, stacksz
 from gnats.monitor.pages.healthz import healthz
 from gnats.monitor.pages.jsz import jsz
+from gnats.monitor.pages.leafz import leafz
 from gnats.monitor.pages.options import (
     AccountStatzOptions,
     AccountzOptions,

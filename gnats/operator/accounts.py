@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gnats.accounts.internal_client import InternalClient
 from gnats.auth.account_jwt import ClaimAccount
@@ -133,17 +133,26 @@ class OperatorAccounts:
             if isinstance(session.grant.user, JWTUser):
                 self._update_client(session, session.grant.user, claim)
 
+        for leaf in self._leafs(account):
+            if isinstance(leaf.grant.user, JWTUser):
+                self._evicts(leaf, leaf.grant.user)
+
+    def _evicts(self, session: "Session", user: JWTUser) -> bool:
+        """Close a connection whose user may not be connected any more; return whether it was."""
+        eviction, log = self.mode.recheck(user), self._log
+        if eviction is None:
+            return False
+        if eviction.err == "Authorization Violation":
+            auth_violation(session, log, self._events)
+            return True
+        if eviction.err:
+            session.rate_limit(log, "DBG", eviction.err)
+        session.close(log, eviction.reason, eviction.err or None)
+        return True
+
     def _update_client(self, session: "Session", user: JWTUser, claim: ClaimAccount) -> None:
         client, opts, log = session.client, self._options(), self._log
-        if eviction := self.mode.recheck(user):
-            if eviction.err == "Authorization Violation":
-                auth_violation(session, log, self._events)
-                return
-            if eviction.err:
-                session.rate_limit(log, "DBG", eviction.err)
-            session.close(log, eviction.reason, eviction.err or None)
-            return
-        if client is None:
+        if self._evicts(session, user) or client is None:
             return
         max_subs, max_payload = limits(session, opts)
         client.set_limits(
@@ -181,7 +190,13 @@ class OperatorAccounts:
 
     def _sessions(self, name: str) -> "list[Session]":
         account = self.accounts.get(name)
-        return [self._clients[cid] for cid in account.clients] if account else []
+        if account is None:
+            return []
+        return [self._clients[cid] for cid in account.clients] + self._leafs(account)
+
+    @staticmethod
+    def _leafs(account: "Account") -> "list[Session]":
+        return cast("list[Session]", list(account.leafs.values()))
 
     # -- exports and imports ---------------------------------------------------------------------------------
 

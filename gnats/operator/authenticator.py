@@ -92,7 +92,9 @@ class JWTAuthenticator(Authenticator):
         return self._authenticate(session)
 
     async def _authenticate(self, session: "Session") -> Grant:
-        found = await self._mode.authenticate(session.opts, session.nonce, session.host, "STANDARD")
+        found = await self._mode.authenticate(
+            session.opts, session.nonce, session.host, session.connection_type
+        )
         user, claim = found.user, found.account
         log = self._log.error if found.level == "error" else self._log.debug
         log(f"{session} - {found.text}")

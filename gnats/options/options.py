@@ -79,7 +79,6 @@ class Options(OptionFields):
         if opts.cluster.port and opts.jetstream.enabled:
             raise OptionError("JetStream in a cluster is not supported yet")
         opts.leafnodes = opts.leafnodes.baseline(_leafnode_accounts(opts))
-        check_supported(opts)
         return opts
 
     def validate(self) -> None:
@@ -149,12 +148,6 @@ def _leafnode_accounts(opts: Options) -> set[str] | None:
     if not (opts.system_account or opts.no_system_account):
         names.add(SYSTEM_ACCOUNT)
     return names
-
-
-def check_supported(opts: Options) -> None:
-    """Refuse what the options can say and a server cannot do yet. Raises OptionError."""
-    if opts.leafnodes.configured:
-        raise OptionError("leaf nodes are not supported yet")
 
 
 def _check_base_path(path: str) -> None:

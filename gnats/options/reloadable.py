@@ -235,10 +235,7 @@ def diff_options(old: Options, new: Options) -> dict[str, str]:
 
 def _leafnodes_change(old: Options, new: Options) -> bool:
     """Return whether there is anything to apply. Raises OptionError for what needs another start."""
-    changes = leafnode_changes(old.leafnodes, new.leafnodes)
-    if changes:  # nothing applies them yet
-        raise OptionError("config reload not supported for LeafNode: it is not supported yet")
-    return bool(changes)
+    return bool(leafnode_changes(old.leafnodes, new.leafnodes))
 
 
 def _check_cluster(old: ClusterOptions, new: ClusterOptions) -> None:

@@ -72,6 +72,15 @@ async def listen_for_routes(host: str, port: int) -> socket.socket:
         raise ServerError(f"Error listening on router port: {port} - {reason}") from None
 
 
+async def listen_for_leafnodes(host: str, port: int) -> socket.socket:
+    """Like listen(), but raises ServerError with nats-server's text."""
+    try:
+        return await listen(host, port)
+    except OSError as exc:
+        reason = _reason(exc, host, port)
+        raise ServerError(f"Error listening on leafnode port: {port} - {reason}") from None
+
+
 def _reason(exc: OSError, host: str, port: int) -> str:
     if isinstance(exc, socket.gaierror):
         return f"listen tcp: lookup {host}: {os_error(exc)}"

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from gnats.core.runtime.state import ServerState
     from gnats.events.events import Events
     from gnats.jetstream.control.jetstream import JetStream
+    from gnats.leafnodes.leafnodes import LeafNodes
     from gnats.log.logger import Logger
     from gnats.operator.accounts import OperatorAccounts
+    from gnats.server.links import Links
     from gnats.tls.context import ClientTLS
-    from gnats.tls.links import LinkTLS
 
 _AUTH = frozenset(("Username", "Password", "Authorization", "Users", "Nkeys", "NoAuthUser", "Accounts"))
 _LIMITS = frozenset(("MaxControlLine", "MaxPayload", "PingInterval", "MaxPingsOut", "Accounts"))
@@ -105,6 +106,10 @@ class ReloadedServer(Protocol):
     @property
     def cluster(self) -> "Cluster | None": ...
     @property
+    def leafs(self) -> "LeafNodes | None": ...
+    @property
+    def links(self) -> "Links": ...
+    @property
     def clients(self) -> "Mapping[int, Session]": ...
     @property
     def events(self) -> "Events | None": ...
@@ -116,7 +121,6 @@ class ReloadedServer(Protocol):
     def configure_authorization(self, opts: Options) -> Authenticator: ...
     def make_tls(self, opts: Options) -> "ClientTLS | None": ...
     def use_tls(self, tls: "ClientTLS | None") -> None: ...
-    def make_cluster_tls(self, opts: Options) -> "LinkTLS | None": ...
     def check_endpoints(self, opts: Options) -> None: ...
     def reload_endpoints(self) -> None: ...
     def update_state(self) -> None: ...
@@ -139,6 +143,10 @@ class Reload:
         self._old = replace(server.opts, port=server.port)
         if server.cluster:
             self._old.cluster = replace(self._old.cluster, port=server.cluster.port)
+        if server.leafs:
+            self._old.leafnodes = replace(self._old.leafnodes, port=server.leafs.port)
+        if new.leafnodes.port == RANDOM_PORT:
+            new = replace(new, leafnodes=replace(new.leafnodes, port=self._old.leafnodes.port))
         # any free port: keep the current one
         new = replace(new, port=self._old.port) if new.port <= 0 else new
         cluster = self._old.cluster
@@ -162,7 +170,9 @@ class Reload:
         All steps that can fail come first, so a reload changes everything or nothing. Raises OptionError or
         ServerError, and the old options stay.
         """
+        from gnats.options.leafnode_changes import leafnode_changes
         from gnats.options.reloadable import LOG_OPTIONS, diff_options
+        from gnats.server.links import make_cluster_tls, make_leaf_tls
 
         server, old, new, before = self._server, self._old, self._new, self._connector.auth
         self._require_running()
@@ -174,9 +184,12 @@ class Reload:
         tls = server.make_tls(new)
         if "TLSConfig" not in notices and tls and server.tls and tls.digest != server.tls.digest:
             notices["TLSConfig"] = "Reloaded: tls = enabled"  # the same files, with other certificates
-        routes, routes_tls = server.cluster, server.make_cluster_tls(new)
+        routes, routes_tls = server.cluster, make_cluster_tls(new)
         if routes and routes.tls and routes_tls and routes.tls.digest != routes_tls.digest:
             notices.setdefault("Cluster", "Reloaded: cluster")  # the same files, with other certificates
+        leaf_tls = make_leaf_tls(new)
+        if server.leafs and server.leafs.tls and leaf_tls and server.leafs.tls.digests != leaf_tls.digests:
+            notices.setdefault("LeafNode", "")  # the same files, with other certificates
         changed = notices.keys()
         server.check_endpoints(new)
         log = server.make_log(new) if server.make_log and changed & LOG_OPTIONS else None
@@ -199,6 +212,9 @@ class Reload:
                 server.log.notice(notice)
         if routes and "Cluster" in changed:
             routes.use_tls(routes_tls)
+        if "LeafNode" in changed:
+            await server.links.reload_leafs(leafnode_changes(old.leafnodes, new.leafnodes), leaf_tls)
+        server.links.close_homeless()
         if log:
             server.log.become(log)
         server.config_time = time_ns()

@@ -21,7 +21,7 @@ from gnats.clock import time_ns, timeout
 from gnats.connection.info import Info
 from gnats.core.net.connection import Connection
 from gnats.core.runtime.inbox import EV_JETSTREAM, EV_MSG_TRACE
-from gnats.core.runtime.kinds import CLIENT, ROUTER
+from gnats.core.runtime.kinds import CLIENT, LEAF, ROUTER
 from gnats.core.runtime.state import ServerState
 from gnats.errors import OptionError, ServerError
 from gnats.events.events import Events
@@ -37,6 +37,7 @@ from gnats.runtime.pollers import Pollers, io_threads
 from gnats.server.authorization import configure_authorization
 from gnats.server.banner import print_banner
 from gnats.server.clients import Clients
+from gnats.server.links import Links
 from gnats.server.log import configure_logger, logs_somewhere
 from gnats.server.system_services import Services
 from gnats.system.paths import write_pid_file
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from gnats.events.servers import Servers
     from gnats.jetstream.control.jetstream import JetStream
     from gnats.jetstream.engine.engine import Engine
+    from gnats.leafnodes.leafnodes import LeafNodes
     from gnats.monitor.http import Monitor
     from gnats.monitor.profiling import Profiler
     from gnats.operator.accounts import OperatorAccounts
@@ -57,7 +59,6 @@ if TYPE_CHECKING:
     from gnats.server.lame_duck import LameDuck
     from gnats.server.ports_file import PortsFile
     from gnats.tls.context import ClientTLS
-    from gnats.tls.links import LinkTLS
 
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """The address to connect to on the same machine, by the wildcard address that a server listens on."""
@@ -128,12 +129,9 @@ class Server:
             self._closed.set,
             most_closed=max(opts.max_closed_clients, 0),
         )
-        self.cluster: Cluster | None = None
-        """The routes to other servers; None without a port for them."""
-        if opts.cluster.port:
-            self.cluster = self.internal_clients.links = self._make_cluster()
+        self.links = self.internal_clients.links = Links(self, opts)
         self.others: Servers | None = None
-        """What is known of the other servers; None without routes, or without a system account."""
+        """What is known of the other servers; None without links, or without a system account."""
         self._began = False
         self._listener: AcceptLoop | None = None
         self._monitor: Monitor | None = None
@@ -167,20 +165,6 @@ class Server:
         by_jwt.accounts = Accounts(opts, self.name, by_jwt.check_activation, by_jwt.complain)
         return by_jwt.accounts
 
-    def _make_cluster(self) -> "Cluster":
-        from gnats.cluster.cluster import Cluster, Hooks
-        from gnats.core.links.route_session import RouteSession
-
-        hooks = Hooks(
-            renamed=self._rename_cluster,
-            urls_changed=self._update_urls,
-            next_cid=self.internal_clients.next_cid,
-            gone=self._closed.set,
-        )
-        parts = self.identity, self.accounts, self.state, self.log, hooks, RouteSession
-        tls = self.make_cluster_tls(self.opts)
-        return Cluster(*parts, tls=tls, options=lambda: self.opts, spawn=self.spawn)
-
     def _make_info(self, opts: Options) -> Info:
         return Info(
             server_id=self.id,
@@ -209,6 +193,16 @@ class Server:
     @property
     def name(self) -> str:
         return self.identity.name
+
+    @property
+    def cluster(self) -> "Cluster | None":
+        """The routes to other servers; None without a port for them."""
+        return self.links.cluster
+
+    @property
+    def leafs(self) -> "LeafNodes | None":
+        """The leaf nodes; None without a port for them and without remotes."""
+        return self.links.leafs
 
     @property
     def auth(self) -> Authenticator:
@@ -333,10 +327,9 @@ class Server:
         events = EventTable()
         for part in (self.accounts, self.internal_clients, self._clients):
             part.serve(events)
-        if self.cluster:
-            self.cluster.serve(events)
+        self.links.serve(events)
         events.on(EV_JETSTREAM, self._on_jetstream_event)
-        events.on(EV_MSG_TRACE, self._on_msg_trace, (CLIENT, ROUTER))
+        events.on(EV_MSG_TRACE, self._on_msg_trace, (CLIENT, ROUTER, LEAF))
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), events.handle, self.log)
         self.internal_clients.poller = self.pollers.internal
         self.accounts.no_events = self._let_go_of_streams
@@ -350,6 +343,8 @@ class Server:
             self._monitor = await Monitor.listen(self)
         if opts.jetstream.enabled:
             await self.enable_jetstream()
+        if self.leafs:
+            await self.leafs.start(self.pollers)
         sock = await listen_for_clients(opts.host, max(opts.port, 0))
         self._clients.accept(self.pollers)
         self._listener = AcceptLoop(sock, "Client", self._clients.create_client, self.log)
@@ -363,6 +358,8 @@ class Server:
             self._listening["monitoring"] = self._monitor.sock
         if self.cluster:
             self._listening["cluster"] = await self.cluster.start(self.pollers, self.port)
+        if self.leafs:
+            self.leafs.solicit()
         if self._profiler:
             self._listening["profile"] = self._profiler.sock
         self.update_ports_file()
@@ -406,8 +403,7 @@ class Server:
             task.cancel()
         self.accounts.close()
         self.stop_accepting()
-        if self.cluster:
-            self.cluster.stop_accepting()
+        self.links.stop_accepting()
         jetstream, self.jetstream = self.jetstream, None
         if jetstream:
             await jetstream.close()
@@ -429,8 +425,7 @@ class Server:
                 self.events = None
             self.pollers.hurry()
             self._clients.close()
-            if self.cluster:
-                self.cluster.close()
+            self.links.close()
             self.internal_clients.close()
             closed = await self._wait_for_closed()
             self.pollers.stop(close=closed, before=self.js_engine.close if self.js_engine else None)
@@ -439,9 +434,9 @@ class Server:
             self._ports_file.delete()
             self._ports_file = None
 
-    @property
-    def _routed(self) -> bool:
-        return self.cluster is not None and self.cluster.connected
+    def connection_gone(self) -> None:
+        """Note that a connection has gone."""
+        self._closed.set()
 
     async def _wait_for_closed(self) -> bool:
         """Wait for the end of all connections; return whether all have gone.
@@ -451,13 +446,13 @@ class Server:
         for _ in range(2):
             try:
                 async with timeout(CLOSE_TIMEOUT):
-                    while self._clients or self._routed or self.internal_clients:
+                    while self._clients or self.links.connected or self.internal_clients:
                         self._closed.clear()
                         await self._closed.wait()
                 return True
             except TimeoutError:
                 left = self._clients.connections()
-                left += self.cluster.connections() if self.cluster else []
+                left += self.links.connections()
                 self.log.warn(f"Dropping what {len(left)} connections do not read")
                 for connection in left:
                     connection.abort()
@@ -524,14 +519,6 @@ class Server:
         from gnats.tls.context import ClientTLS  # loads OpenSSL
 
         return ClientTLS(opts.tls, opts.allow_non_tls, self.log)
-
-    def make_cluster_tls(self, opts: Options) -> "LinkTLS | None":
-        """Make the TLS contexts of routes, for Cluster.use_tls(); None without TLS. Raises OptionError."""
-        if not (opts.cluster.port and opts.cluster.tls):
-            return None
-        from gnats.tls.links import LinkTLS  # loads OpenSSL
-
-        return LinkTLS(opts.cluster.tls)
 
     def use_tls(self, tls: "ClientTLS | None") -> None:
         """Use these TLS contexts (None: no TLS) for new connections, and announce TLS in INFO."""
@@ -623,16 +610,16 @@ class Server:
             self.accounts,
             self.clients,
             self.log,
-            connections=ChainMap[int, Any](self.clients, self.cluster.open if self.cluster else {}),
+            connections=ChainMap[int, Any](self.clients, *self.links.tables()),
             options=lambda: self.opts,
             spawn=self.spawn,
             reload=self.reload,
-            disconnect=self._clients.disconnect,
+            disconnect=self.disconnect_client_by_id,
             lame_duck=self._clients.lame_duck,
         )
         self.accounts.measured = self._measured
-        if self.cluster:
-            self._follow_others(client, self.events, self.cluster)
+        if self.links:
+            self._follow_others(client, self.events, self.links)
         if self.operator_accounts:
             self.operator_accounts.serve(
                 client, self.events, replies, () if self.others is None else self.others
@@ -677,11 +664,14 @@ class Server:
         self._traces.publish(source.cid, data)
 
     def _find_connection(self, cid: int) -> "Session | Route | None":
-        return self.clients.get(cid) or (self.cluster.open.get(cid) if self.cluster else None)
+        return self.clients.get(cid) or self.links.find(cid)
 
     def disconnect_client_by_id(self, cid: int) -> None:
-        """Close a client's connection. Raises KeyError for an unknown client."""
-        self._clients.disconnect(cid)
+        """Close the connection of a client or a leaf node. Raises KeyError for an unknown one."""
+        if self.leafs and cid in self.leafs.open:
+            self.leafs.disconnect(cid)
+        else:
+            self._clients.disconnect(cid)
 
     def ldm_client_by_id(self, cid: int) -> None:
         """Send a client the INFO of lame duck mode, as Clients.lame_duck()."""
@@ -689,13 +679,13 @@ class Server:
 
     # -- cluster ---------------------------------------------------------------------------------------------
 
-    def _update_urls(self) -> None:
+    def update_urls(self) -> None:
         """Tell clients the URLs of the cluster."""
         if self.cluster and not self._stopping:
             self._info.connect_urls = self.cluster.urls.shown
             self._clients.send_info()
 
-    def _rename_cluster(self, name: str, generated: bool) -> None:
+    def rename_cluster(self, name: str, generated: bool) -> None:
         """Use a new name of the cluster (setClusterName)."""
         self.opts = replace(self.opts, cluster=replace(self.opts.cluster, name=name, generated=generated))
         self._info.cluster = name

@@ -286,7 +286,7 @@ class Services:
             self._log.error("SYSTEM - Error unmarshalled account does not match subject")
             return
         account = self._accounts.get(name)
-        if account and request.reply and account.clients:
+        if account and request.reply and (account.clients or account.leafs):
             self._events.send_conns(account, request.reply.decode(errors="replace"))
 
     def _user_info(self, request: Message) -> None:

@@ -46,14 +46,15 @@ TLS13_CIPHERS = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA
 """The cipher suites of TLS 1.3, always enabled: as in nats-server, a configured list affects TLS 1.2 only."""
 
 
-def make_context(opts: TLSOptions) -> TLSContext:
+def make_context(opts: TLSOptions, *, dials: bool = False) -> TLSContext:
     """Make a context from the options. It ignores `insecure`, an option of each connection that is dialled.
 
-    Raises OptionError, one line with the file and the reason.
+    With `dials`, the context is for such connections only, and needs no certificate. Raises OptionError, one
+    line with the file and the reason.
     """
     if opts.min_version not in _VERSIONS:
         raise OptionError(f"unsupported TLS version: {opts.min_version}")
-    pairs = _certificate_files(opts)
+    pairs = _certificate_files(opts, dials=dials)
     try:
         context = TLSContext(
             min_version=_VERSIONS[opts.min_version],
@@ -80,13 +81,15 @@ def make_context(opts: TLSOptions) -> TLSContext:
     return context
 
 
-def _certificate_files(opts: TLSOptions) -> tuple[tuple[str, str], ...]:
+def _certificate_files(opts: TLSOptions, *, dials: bool = False) -> tuple[tuple[str, str], ...]:
     if opts.certificates:
         if opts.cert_file:
             raise OptionError(
                 "error parsing tls config, cannot combine 'cert_file' option with 'certs' option"
             )
         return opts.certificates
+    if dials and not (opts.cert_file or opts.key_file):
+        return ()
     if not opts.cert_file:
         raise OptionError("missing 'cert_file' in TLS configuration")
     if not opts.key_file:
@@ -94,10 +97,13 @@ def _certificate_files(opts: TLSOptions) -> tuple[tuple[str, str], ...]:
     return ((opts.cert_file, opts.key_file),)
 
 
-def files_digest(opts: TLSOptions) -> bytes:
-    """Return a digest of the files that the options name. Raises OptionError."""
+def files_digest(opts: TLSOptions, *, dials: bool = False) -> bytes:
+    """Return a digest of the files that the options name; `dials` as for make_context().
+
+    Raises OptionError.
+    """
     total = new_sha256()
-    for path in (*(name for pair in _certificate_files(opts) for name in pair), opts.ca_file):
+    for path in (*(name for pair in _certificate_files(opts, dials=dials) for name in pair), opts.ca_file):
         total.update(_read(path, "failed to read") if path else b"")
     return total.digest()
 

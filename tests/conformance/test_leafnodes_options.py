@@ -118,13 +118,6 @@ async def test_a_reload_keeps_that_name(read: Read) -> None:
         assert server.varz()["cluster"] == {"name": "C"}
 
 
-def test_varz_counts_leaf_nodes_where_the_server_does(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Embedded(read(""))
-    assert server.varz()["leafnodes"] == 0
-    monkeypatch.setattr(Embedded, "leafnode_connections", lambda self: 3, raising=False)
-    assert server.varz()["leafnodes"] == 3
-
-
 # -- reloads -------------------------------------------------------------------------------------------------
 
 ONE = "{ url: 'nats://127.0.0.1:1', disabled: true }"

@@ -79,6 +79,9 @@ class RoutePeer:
     its compression, once that has begun.
     """
 
+    tag = "rid"
+    """What stands before the connection's number in the log."""
+
     def __init__(self, sock: socket.socket, account: bytes = b"") -> None:
         self.sock = sock
         self.account = account
@@ -102,7 +105,7 @@ class RoutePeer:
 
     def logged(self, server: Server) -> list[str]:
         """Return the server's log lines about this connection, such as "INF Route connection created"."""
-        about = rf"^.*\[(\w+)\] {re.escape(self.local)} - rid:\d+ - (.*)$"
+        about = rf"^.*\[(\w+)\] {re.escape(self.local)} - {self.tag}:\d+ - (.*)$"
         return [f"{level} {text}" for level, text in re.findall(about, server.log, re.MULTILINE)]
 
     def wait_logged(self, server: Server, line: str, *, begins: bool = False) -> None:
@@ -112,7 +115,7 @@ class RoutePeer:
         """
         level, _, text = line.partition(" ")
         end = "" if begins else r"\n"
-        server.wait_log(rf"\[{level}\] {re.escape(self.local)} - rid:\d+ - {re.escape(text)}{end}")
+        server.wait_log(rf"\[{level}\] {re.escape(self.local)} - {self.tag}:\d+ - {re.escape(text)}{end}")
 
     def send(self, data: bytes) -> None:
         """Send bytes; drop them when the other side has closed. What it sent before can still be read."""

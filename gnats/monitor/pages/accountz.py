@@ -96,7 +96,7 @@ def account_info(server: AccountzServer, name: str) -> Page:
         "expired": claim is not None and claim.is_expired,
         "complete": claim is None or not claim.incomplete,
         "jetstream_enabled": server.jetstream is not None and account.name in server.jetstream.accounts,
-        "leafnode_connections": 0,
+        "leafnode_connections": len(account.leafs),
         "client_connections": len(account.clients),
         "subscriptions": account.sublist.count(),
         "mappings": {mapping.source: _destinations(mapping) for mapping in mappings},
@@ -233,6 +233,8 @@ def account_statz(server: AccountzServer, options: AccountStatzOptions) -> Page:
         "server_id": server.id,
         "now": rfc3339(time_ns()),
         "account_statz": [
-            account.statz() for account in accounts if options.include_unused or account.clients
+            account.statz()
+            for account in accounts
+            if options.include_unused or account.clients or account.leafs
         ],
     }

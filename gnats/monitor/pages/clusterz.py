@@ -1,10 +1,9 @@
-"""/gatewayz, /leafz and /raftz (monitor.go): empty pages, because a server has none of these."""
+"""/gatewayz and /raftz (monitor.go): empty pages, because a server has none of these."""
 
 from gnats.clock import time_ns
 from gnats.go.text import rfc3339
 from gnats.monitor.pages.options import (
     GatewayzOptions,
-    LeafzOptions,
     RaftzOptions,
 )
 from gnats.monitor.pages.render import Named, Page
@@ -22,11 +21,6 @@ def gatewayz(server: Named, options: GatewayzOptions) -> Page:
         "outbound_gateways": {},
         "inbound_gateways": {},
     }
-
-
-def leafz(server: Named, options: LeafzOptions) -> Page:
-    """List the leaf nodes."""
-    return {"server_id": server.id, "now": rfc3339(time_ns()), "leafnodes": 0, "leafs": []}
 
 
 def raftz(server: Named, options: RaftzOptions) -> Page:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gnats.cluster.cluster import Cluster
     from gnats.cluster.route import Route
     from gnats.core.runtime.state import ServerState
+    from gnats.leafnodes.leafnodes import LeafNodes
     from gnats.runtime.pollers import Pollers
 
 
@@ -34,11 +35,13 @@ class StatszServer(JszServer, Protocol):
     def state(self) -> "ServerState": ...
     @property
     def cluster(self) -> "Cluster | None": ...
+    @property
+    def leafs(self) -> "LeafNodes | None": ...
 
 
 def server_stats(server: StatszServer) -> Page:
     """Return the server's statistics."""
-    traffic, cluster = traffic_of(server), server.cluster
+    traffic, cluster, leafs = traffic_of(server), server.cluster, server.leafs
     slow, stale, stalls = (
         server.state.slow_consumers,
         server.state.stale_connections,
@@ -51,7 +54,7 @@ def server_stats(server: StatszServer) -> Page:
         "cpu": process.cpu(),
         "connections": server.num_clients,
         "total_connections": server.total_clients,
-        "active_accounts": sum(1 for account in server.accounts.values() if account.clients),
+        "active_accounts": sum(1 for account in server.accounts.values() if account.clients or account.leafs),
         "subscriptions": server.num_subscriptions,
         "sent": {"msgs": traffic["out_msgs"], "bytes": traffic["out_bytes"]},
         "sent_to_clients": {"msgs": traffic["out_client_msgs"], "bytes": traffic["out_client_bytes"]},
@@ -60,10 +63,14 @@ def server_stats(server: StatszServer) -> Page:
         "slow_consumers": slow,
     }
     if slow:
-        stats["slow_consumer_stats"] = count_by_kind(slow, cluster.slow if cluster else 0)
+        stats["slow_consumer_stats"] = count_by_kind(
+            slow, cluster.slow if cluster else 0, leafs.slow if leafs else 0
+        )
     if stale:
         stats["stale_connections"] = stale
-        stats["stale_connection_stats"] = count_by_kind(stale, cluster.stale if cluster else 0)
+        stats["stale_connection_stats"] = count_by_kind(
+            stale, cluster.stale if cluster else 0, leafs.stale if leafs else 0
+        )
     if stalls:
         stats["stalled_clients"] = stalls
     if cluster and (routes := [_route_stat(route) for route in cluster.routes]):
@@ -78,13 +85,14 @@ def server_stats(server: StatszServer) -> Page:
 def traffic_of(server: StatszServer) -> dict[str, int]:
     """Return the messages and bytes of all connections, and those of clients."""
     total = server.pollers.stats() if server.pollers else {}
-    routed = server.cluster.traffic() if server.cluster else {}
+    links = [part.traffic() for part in (server.cluster, server.leafs) if part]
     found: dict[str, int] = {}
     for way in ("in", "out"):
         names = {f"{way}_{unit}": f"{way}_client_{unit}" for unit in ("msgs", "bytes")}
         found |= {name: total.get(name, 0) for name in names}
         found |= {
-            of_clients: max(total.get(name, 0) - routed.get(name, 0), 0) for name, of_clients in names.items()
+            of_clients: max(total.get(name, 0) - sum(each.get(name, 0) for each in links), 0)
+            for name, of_clients in names.items()
         }
     return found
 

@@ -1,6 +1,6 @@
 """/varz: the server's configuration and counters (Varz in monitor.go)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from gnats.clock import time_ns
@@ -75,7 +75,7 @@ def varz(server: VarzServer) -> Page:
         "total_connections": server.total_clients,
         "routes": len(cluster.routes) if cluster else 0,
         "remotes": cluster.routes.num_remotes if cluster else 0,
-        "leafnodes": _leafnode_connections(server),
+        "leafnodes": len(server.leafs.table) if server.leafs else 0,
         **traffic_of(server),
         "slow_consumers": server.state.slow_consumers,
         "stale_connections": server.state.stale_connections,
@@ -175,11 +175,6 @@ def _cluster(cluster: "ClusterOptions", port: int) -> Page:
         "tls_cert_not_after": _not_after(tls) if tls else "",
     }
     return without_empty(page, page)
-
-
-def _leafnode_connections(server: VarzServer) -> int:
-    count: Callable[[], int] | None = getattr(server, "leafnode_connections", None)
-    return count() if count else 0
 
 
 def _leafnodes(leaf: "LeafNodeOptions", cluster: "ClusterOptions") -> Page:

@@ -189,13 +189,9 @@ def test_users_have_no_order() -> None:
             changes(old, replace(BASE, users=other))
 
 
-def test_no_change_is_applied_yet() -> None:
-    """Until the server serves leaf nodes, a reload refuses what it could change."""
+def test_the_changes_of_a_reload() -> None:
     old, new = (Options(leafnodes=leaf.baseline(["$G"])) for leaf in (BASE, with_one(disabled=True)))
     assert diff_options(old, old) == {}
-    with pytest.raises(
-        OptionError, match="config reload not supported for LeafNode: it is not supported yet"
-    ):
-        diff_options(old, new)
+    assert diff_options(old, new) == {"LeafNode": ""}
     with pytest.raises(OptionError, match='field "Host"'):
         diff_options(old, replace(old, leafnodes=replace(old.leafnodes, host="x")))

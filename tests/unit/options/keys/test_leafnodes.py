@@ -3,7 +3,6 @@
 import pytest
 
 from gnats.conf import Token, parse
-from gnats.errors import OptionError
 from gnats.go.url import URL
 from gnats.nkeys.nkeys import Prefix, encode, encode_seed
 from gnats.options.keys.leafnodes import leafnodes
@@ -166,10 +165,6 @@ def test_it_is_a_block() -> None:
         leafnodes("leaf", Token("x", HERE, 1, 0), Problems())
 
 
-def test_a_server_does_not_start_with_leaf_nodes() -> None:
-    for text in "port: -1", "remotes: [ {url: 'nats://a'} ]":
-        found = options(f"leafnodes {{ {text} }}")
-        with pytest.raises(OptionError) as raised:
-            found.baseline()
-        assert str(raised.value) == "leaf nodes are not supported yet"
+def test_the_defaults_are_those_of_a_server() -> None:
+    assert options("leafnodes { port: -1 }").baseline().leafnodes.compression.mode == "s2_auto"
     options("leafnodes { no_advertise: true }").baseline()

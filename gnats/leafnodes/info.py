@@ -1,0 +1,270 @@
+"""The INFO and CONNECT of leaf nodes: this server's own, and those of its peers."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gnats.cluster.info import ROUTE_PROTO, info_line
+from gnats.connection.info import INFO_FIELDS
+from gnats.go.hostport import parse_host_port
+from gnats.go.json import Struct, marshal, unmarshal
+from gnats.go.text import join_host_port
+from gnats.options.values.auth import SubjectPermission
+from gnats.runtime.accept import UNSPECIFIED
+from gnats.system.interfaces import interface_addresses
+from gnats.version import JS_API_LEVEL, NATS_VERSION, RUNTIME
+
+if TYPE_CHECKING:
+    from gnats.leafnodes.leaf import Leaf
+    from gnats.nkeys.identity import Identity
+    from gnats.options.options import Options
+
+
+class OwnInfo:
+    """Makes this server's INFO lines for leaf nodes.
+
+    `port` is the port that it listens on for them, set when it does; 0 while it accepts none.
+    """
+
+    def __init__(self, identity: "Identity", options: "Callable[[], Options]") -> None:
+        self._identity = identity
+        self._options = options
+        self.port = 0
+        self._urls: dict[str, int] = {}
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses of this server and of the others in its cluster that leaf nodes can dial."""
+        return tuple(self._urls)
+
+    def add_url(self, url: str) -> bool:
+        """Count a URL; return whether it is new."""
+        self._urls[url] = count = self._urls.get(url, 0) + 1
+        return count == 1
+
+    def remove_url(self, url: str) -> bool:
+        """Undo an add_url(); return whether the URL has gone."""
+        count = self._urls.get(url, 0)
+        if count > 1:
+            self._urls[url] = count - 1
+        elif count:
+            del self._urls[url]
+        return count == 1
+
+    def address(self) -> tuple[str, int]:
+        """Return the host and the port that peers are told (setLeafNodeInfoHostPortAndIP)."""
+        leafnodes = self._options().leafnodes
+        if leafnodes.advertise:
+            return parse_host_port(leafnodes.advertise, self.port)
+        host = leafnodes.host
+        if host in UNSPECIFIED:
+            host = next(filter(is_public, interface_addresses()), host)
+        return host, self.port
+
+    @property
+    def own_url(self) -> str:
+        """The address that peers are told; empty while the server does not listen."""
+        return join_host_port(*self.address()) if self.port else ""
+
+    def line(self, **changes: object) -> bytes:
+        """Return an INFO line; `changes` adds fields. Of a server that does not listen, it has only these."""
+        if not self.port:
+            return info_line(changes)
+        opts, identity = self._options(), self._identity
+        host, port = self.address()
+        tls = opts.leafnodes.tls
+        values: dict[str, object] = {
+            "server_id": identity.id,
+            "server_name": identity.name,
+            "version": NATS_VERSION,
+            "proto": ROUTE_PROTO,
+            "go": RUNTIME,
+            "host": host,
+            "port": port,
+            "headers": not opts.no_header_support,
+            "auth_required": True,
+            "tls_required": tls is not None,
+            "tls_verify": tls is not None and (tls.verify or tls.verify_and_map),
+            "max_payload": opts.max_payload,
+            "jetstream": opts.jetstream.enabled,
+            "ip": join_host_port(host, port),
+            "cluster": opts.cluster.name,
+            "domain": opts.jetstream.domain,
+            "api_lvl": JS_API_LEVEL,
+            "info_on_connect": True,
+            "leafnode_urls": self.urls,
+        }
+        return info_line(values | changes)
+
+    def initial(self, leaf: "Leaf", compression: str) -> bytes:
+        """Return the INFO with a mode of compression: the first of an accepted connection, or the answer."""
+        return self.line(client_id=leaf.cid, nonce=leaf.nonce, compression=compression)
+
+    def answer(self, leaf: "Leaf", *, is_system: bool) -> bytes:
+        """Return the INFO that answers a CONNECT (sendPermsAndAccountInfo)."""
+        return self.line(
+            **{"import": _permission(leaf.imports), "export": _permission(leaf.exports)},
+            client_id=leaf.cid,
+            connect_info=True,
+            remote_account=leaf.account.name,
+            acc_is_sys=is_system,
+        )
+
+
+def is_public(address: str) -> bool:
+    """Return whether other machines may reach an address of this one."""
+    from gnats.cluster.client_urls import is_global_unicast
+
+    return is_global_unicast(address)
+
+
+def _permission(permission: SubjectPermission | None) -> dict[str, list[str]] | None:
+    if permission is None:
+        return None
+    halves = {"allow": list(permission.allow or ()), "deny": list(permission.deny)}
+    return {name: subjects for name, subjects in halves.items() if subjects}
+
+
+@dataclass(slots=True, kw_only=True)
+class PeerInfo:
+    """An INFO of a peer."""
+
+    server_id: str = ""
+    server_name: str = ""
+    proto: int = 0
+    headers: bool = False
+    tls_required: bool = False
+    client_id: int = 0
+    nonce: str = ""
+    cluster: str = ""
+    domain: str = ""
+    compression: str = ""
+    connect_info: bool = False
+    remote_account: str = ""
+    info_on_connect: bool = False
+    connect_urls: list[str] = field(default_factory=list)
+    leafnode_urls: list[str] | None = None
+    gateway: str = ""
+    imports: SubjectPermission | None = None
+    exports: SubjectPermission | None = None
+
+    @classmethod
+    def read(cls, arg: bytes) -> "PeerInfo":
+        """Read the argument of an INFO. Raises JSONError."""
+        sent = unmarshal(arg, INFO_FIELDS, "Info")
+        found = cls()
+        for name in _KEPT & sent.keys():
+            setattr(found, name, sent[name])
+        found.imports = _read_permission(sent.get("import"))
+        found.exports = _read_permission(sent.get("export"))
+        return found
+
+    @property
+    def of_leaf_port(self) -> bool:
+        """Whether it comes from a port for leaf nodes: those for clients and routes send something else."""
+        return self.client_id != 0 and self.leafnode_urls is not None
+
+
+_KEPT = frozenset(PeerInfo.__slots__) - {"imports", "exports"}
+
+
+def _read_permission(sent: object) -> SubjectPermission | None:
+    if not isinstance(sent, dict):
+        return None
+    allow = sent.get("allow")
+    return SubjectPermission(None if allow is None else tuple(allow), tuple(sent.get("deny") or ()))
+
+
+def denying(permission: SubjectPermission | None, subjects: Iterable[str]) -> SubjectPermission | None:
+    """Return a permission that denies these subjects, too; None allows everything."""
+    more = tuple(subjects)
+    if not more:
+        return permission
+    before = permission or SubjectPermission()
+    return SubjectPermission(before.allow, before.deny + more)
+
+
+_LEAF_CONNECT: Struct = {
+    "version": "string",
+    "nkey": "string",
+    "jwt": "string",
+    "sig": "string",
+    "user": "string",
+    "pass": "string",
+    "auth_token": "string",
+    "server_id": "string",
+    "domain": "string",
+    "name": "string",
+    "is_hub": "bool",
+    "cluster": "string",
+    "headers": "bool",
+    "jetstream": "bool",
+    "deny_pub": "strings",
+    "isolate": "bool",
+    "compress_mode": "string",
+    "gateway": "string",
+    "remote_account": "string",
+    "protocol": "int",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class PeerConnect:
+    """The fields of a leaf node's CONNECT; those that a client sends, too, are ClientOptions."""
+
+    version: str = ""
+    server_id: str = ""
+    domain: str = ""
+    name: str = ""
+    is_hub: bool = False
+    cluster: str = ""
+    headers: bool = False
+    deny_pub: list[str] = field(default_factory=list)
+    isolate: bool = False
+    compress_mode: str = ""
+    gateway: str = ""
+    remote_account: str = ""
+    protocol: int = 0
+
+    @classmethod
+    def read(cls, arg: bytes) -> "PeerConnect":
+        """Read the argument of a CONNECT. Raises JSONError."""
+        sent = unmarshal(arg, _LEAF_CONNECT, "leafConnectInfo")
+        found = cls()
+        for name in _CONNECT_KEPT & sent.keys():
+            if sent[name] is not None:
+                setattr(found, name, sent[name])
+        return found
+
+
+_CONNECT_KEPT = frozenset(PeerConnect.__slots__)
+_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:[-+].*)?", re.ASCII)
+_ORDER = (
+    *("version", "nkey", "jwt", "sig", "user", "pass", "auth_token", "server_id", "domain", "name", "is_hub"),
+    *(
+        "cluster",
+        "headers",
+        "jetstream",
+        "deny_pub",
+        "isolate",
+        "compress_mode",
+        "remote_account",
+        "protocol",
+    ),
+)
+
+
+def connect_line(values: dict[str, object]) -> bytes:
+    """Return the CONNECT with these values, in nats-server's order, without empty ones (sendLeafConnect)."""
+    return b"CONNECT " + marshal({name: values[name] for name in _ORDER if values.get(name)}) + b"\r\n"
+
+
+def at_least(version: str, oldest: str) -> bool:
+    """Return whether a version is this one or a later one; another text is none (versionAtLeast)."""
+    found = _VERSION.fullmatch(version)
+    return found is not None and _numbers(found) >= _numbers(_VERSION.fullmatch(oldest))
+
+
+def _numbers(found: "re.Match[str] | None") -> tuple[int, ...]:
+    return tuple(map(int, found.groups())) if found else ()

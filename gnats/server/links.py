@@ -1,0 +1,213 @@
+"""A server's connections to other servers: routes and leaf nodes, and what they have in common."""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gnats.core.net.connection import Connection
+
+if TYPE_CHECKING:
+    from asyncio import Task
+
+    from gnats.accounts.account import Account
+    from gnats.accounts.accounts import Accounts
+    from gnats.accounts.internal_clients import InternalClients
+    from gnats.auth.authenticator import Authenticator
+    from gnats.cluster.cluster import Cluster
+    from gnats.cluster.route import Route
+    from gnats.core.runtime.state import ServerState
+    from gnats.events.events import Events
+    from gnats.leafnodes.leaf import Leaf
+    from gnats.leafnodes.leafnodes import LeafNodes
+    from gnats.log.logger import Logger
+    from gnats.nkeys.identity import Identity
+    from gnats.operator.mode import OperatorMode
+    from gnats.options.leafnode_changes import LeafNodeChanges
+    from gnats.options.options import Options
+    from gnats.runtime.dispatch import EventTable
+    from gnats.runtime.pollers import Pollers
+    from gnats.tls.leafs import LeafTLS
+    from gnats.tls.links import LinkTLS
+
+
+class Owner(Protocol):
+    """The server, as its links see it."""
+
+    opts: "Options"
+
+    @property
+    def links(self) -> "Links": ...
+    @property
+    def identity(self) -> "Identity": ...
+    @property
+    def accounts(self) -> "Accounts": ...
+    @property
+    def state(self) -> "ServerState": ...
+    @property
+    def log(self) -> "Logger": ...
+    @property
+    def internal_clients(self) -> "InternalClients": ...
+    @property
+    def auth(self) -> "Authenticator": ...
+    @property
+    def operator_mode(self) -> "OperatorMode | None": ...
+    @property
+    def events(self) -> "Events | None": ...
+    @property
+    def pollers(self) -> "Pollers | None": ...
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "Task[None]": ...
+    def rename_cluster(self, name: str, generated: bool) -> None: ...
+    def update_urls(self) -> None: ...
+    def connection_gone(self) -> None: ...
+
+
+class Links:
+    """The routes and leaf nodes of a server; each may be missing."""
+
+    def __init__(self, server: Owner, opts: "Options") -> None:
+        self._server = server
+        self._events: EventTable | None = None
+        self.cluster = _make_cluster(server) if opts.cluster.port else None
+        self.leafs = _make_leafs(server) if opts.leafnodes.configured else None
+        parts: tuple[Cluster | LeafNodes | None, ...] = self.cluster, self.leafs
+        self._parts = [part for part in parts if part is not None]
+
+    def __bool__(self) -> bool:
+        """Whether the server may have connections to others."""
+        return bool(self._parts)
+
+    def __contains__(self, cid: object) -> bool:
+        """Whether an open connection of this id brings the events of other servers."""
+        if self.cluster and cid in self.cluster:
+            return True
+        leaf = self.leafs.open.get(cid) if self.leafs and isinstance(cid, int) else None
+        return leaf is not None and leaf.has_joined and leaf.account.is_system
+
+    def tables(self) -> list[dict[int, Any]]:
+        """Return the tables of all connections, by id, which change with them."""
+        return [part.open for part in self._parts]
+
+    def find(self, cid: int) -> "Route | Leaf | None":
+        """Return the connection with an id."""
+        return next((part.open[cid] for part in self._parts if cid in part.open), None)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there are connections."""
+        return any(part.connected for part in self._parts)
+
+    def connections(self) -> list[Connection]:
+        """Return the data plane's sides of all connections."""
+        return [each for part in self._parts for each in part.connections()]
+
+    def serve(self, events: "EventTable") -> None:
+        """Handle the events about these connections."""
+        self._events = events
+        for part in self._parts:
+            part.serve(events)
+
+    async def reload_leafs(self, changes: "LeafNodeChanges", tls: "LeafTLS | None") -> None:
+        """Apply changes of the options of leaf nodes. A server may get its first remote by them."""
+        from gnats.leafnodes.reload import reload_leafnodes
+
+        server = self._server
+        if self.leafs is None:
+            assert self._events and server.pollers
+            self.leafs = _make_leafs(server)
+            self._parts.append(self.leafs)
+            self.leafs.serve(self._events)
+            await self.leafs.start(server.pollers)
+        self.leafs.tls = tls
+        reload_leafnodes(self.leafs, changes, server.log)
+
+    def close_homeless(self) -> None:
+        """Close the leaf nodes of accounts that are no more."""
+        if self.leafs:
+            from gnats.leafnodes.reload import close_homeless
+
+            close_homeless(self.leafs, self._server.accounts, self._server.log)
+
+    def stop_accepting(self) -> None:
+        """Close the ports, and dial nobody any more; established connections stay. Idempotent."""
+        for part in self._parts:
+            part.stop_accepting()
+
+    def close(self) -> None:
+        """Close all connections: the server shuts down."""
+        for part in self._parts:
+            part.close()
+
+
+def _make_cluster(server: Owner) -> "Cluster":
+    from gnats.cluster.cluster import Cluster, Hooks
+    from gnats.core.links.route_session import RouteSession
+
+    def leaf_url() -> str:
+        leafs = server.links.leafs
+        return leafs.info.own_url if leafs and not server.opts.leafnodes.no_advertise else ""
+
+    def leaf_url_added(url: str) -> None:
+        if server.links.leafs:
+            server.links.leafs.add_url(url)
+
+    def leaf_url_removed(url: str) -> None:
+        if server.links.leafs:
+            server.links.leafs.remove_url(url)
+
+    hooks = Hooks(
+        renamed=server.rename_cluster,
+        urls_changed=server.update_urls,
+        next_cid=server.internal_clients.next_cid,
+        gone=server.connection_gone,
+        leaf_url=leaf_url,
+        leaf_url_added=leaf_url_added,
+        leaf_url_removed=leaf_url_removed,
+    )
+    parts = server.identity, server.accounts, server.state, server.log, hooks, RouteSession
+    tls = make_cluster_tls(server.opts)
+    return Cluster(*parts, tls=tls, options=lambda: server.opts, spawn=server.spawn)
+
+
+def _make_leafs(server: Owner) -> "LeafNodes":
+    from gnats.core.links.leaf_session import LeafSession
+    from gnats.leafnodes.leafnodes import Hooks, LeafNodes
+
+    async def lookup_account(name: str) -> "Account | None":
+        if server.operator_mode:
+            from gnats.auth.account_jwt import AccountError
+
+            try:
+                await server.operator_mode.lookup_account(name)
+            except AccountError:
+                return None
+        return server.accounts.get(name)
+
+    hooks = Hooks(
+        lookup_account=lookup_account,
+        authenticator=lambda: server.auth,
+        events=lambda: server.events,
+        next_cid=server.internal_clients.next_cid,
+        gone=server.connection_gone,
+    )
+    parts = server.identity, server.accounts, server.state, server.log, hooks, LeafSession
+    tls = make_leaf_tls(server.opts)
+    return LeafNodes(*parts, tls=tls, options=lambda: server.opts, spawn=server.spawn)
+
+
+def make_cluster_tls(opts: "Options") -> "LinkTLS | None":
+    """Make the TLS contexts of routes, for Cluster.use_tls(); None without TLS. Raises OptionError."""
+    if not (opts.cluster.port and opts.cluster.tls):
+        return None
+    from gnats.tls.links import LinkTLS  # loads OpenSSL
+
+    return LinkTLS(opts.cluster.tls)
+
+
+def make_leaf_tls(opts: "Options") -> "LeafTLS | None":
+    """Make the TLS contexts of leaf nodes and remotes; None without TLS. Raises OptionError."""
+    block = opts.leafnodes
+    if not (block.port and block.tls) and not any(remote.tls for remote in block.remotes):
+        return None
+    from gnats.tls.leafs import LeafTLS  # loads OpenSSL
+
+    return LeafTLS(block)
