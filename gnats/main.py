@@ -11,6 +11,8 @@ from gnats.errors import OptionError, ServerError
 from gnats.version import NATS_VERSION
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from gnats.log.logger import Logger
     from gnats.server.server import Server
 
@@ -83,7 +85,10 @@ def run(command: CommandLine) -> int:
         return _fail(str(exc))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(command, log))
+            try:
+                runner.run(_serve(command, log))
+            finally:
+                _ignore_signals(runner.get_loop())
     except ServerError as exc:
         log.fatal(str(exc))
         return 1
@@ -136,6 +141,21 @@ def handle_signals(server: "Server") -> None:
 
     for signal in (SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP):
         loop.add_signal_handler(signal, handle, signal)
+
+
+def _ignore_signals(loop: "AbstractEventLoop") -> None:
+    """Ignore the signals of handle_signals() from now on: the server has ended, and the process will.
+
+    The end of the loop would bring back their defaults, and with them an end by a late signal.
+    """
+    import signal
+
+    handled = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP
+    signal.pthread_sigmask(signal.SIG_BLOCK, handled)  # the loop sets the default when it removes a handler
+    for number in handled:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
 
 
 def _fail(reason: str) -> int:

@@ -122,11 +122,11 @@ class Cluster:
             create=self._dialled,
             spawn=spawn,
         )
-        self.pinning = Pinning(self.routes, log, has_account=self.has_account, forget=self.forget)
+        self.pinning = Pinning(self.routes, log, has_account=self.has_account)
         self.open: dict[int, Route] = {}
         """All connections by id, also those that are not registered (yet)."""
         self.watchers: set[Callable[[], object]] = set()
-        """Called when a connection was registered, or is no longer, and when a mark has come."""
+        """Called when a connection was registered, forgotten or closed, and when a mark has come."""
         self._remote_urls: dict[str, list[str]] = {}
         """The client URLs of remote servers, by id."""
         self._leaf_urls: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Give accounts connections of their own while routes are up: in two steps, agreed on with each peer.
+"""Give accounts connections of their own while routes are up, agreed on with each peer, and take them back.
 
 This server tells its peers of the account, and each of them forgets this server's interest in it that came
 over the pool, and answers. Then the account's own connections are dialled, and bring the interest anew. So no
@@ -13,7 +13,6 @@ from gnats.clock import timeout
 from gnats.cluster.info import PeerInfo, info_line
 from gnats.cluster.route import Route
 from gnats.cluster.routes import Routes, pool_index
-from gnats.connection.closed_state import ClosedState
 from gnats.go.text import quote, text_bytes
 from gnats.nkeys.identity import NuidSource
 
@@ -25,7 +24,7 @@ ANSWER_TIMEOUT = 2.0
 
 
 class Pinning:
-    """Moves accounts from pools to connections of their own, and back. `forget` removes a closed route."""
+    """Moves accounts from pools to connections of their own, and back."""
 
     def __init__(
         self,
@@ -33,12 +32,10 @@ class Pinning:
         log: "Logger",
         *,
         has_account: Callable[[str], bool],
-        forget: Callable[[Route], object],
     ) -> None:
         self._routes = routes
         self._log = log
         self._has_account = has_account
-        self._forget = forget
         self._request = ""
         """The id of the request that peers are to answer; empty: none."""
         self._answers = asyncio.Semaphore(0)
@@ -79,13 +76,13 @@ class Pinning:
         return asked
 
     def remove(self, accounts: Iterable[str], *, to_pools: bool) -> None:
-        """Close the connections for these accounts alone. `to_pools`: the pooled connections carry them."""
+        """Take no connections for these accounts alone any more. `to_pools`: the pooled ones carry them.
+
+        There are none at the time, not even one that is being closed: a peer that has told of an account both
+        there and on a pooled connection would get its messages twice, and send them twice.
+        """
         routes = self._routes
         for account in accounts:
-            for route in list(routes.of_account(account)):
-                route.no_reconnect = True
-                route.close(self._log, ClosedState.ROUTE_REMOVED)
-                self._forget(route)
             routes.unpin(account)
             self._moving = {moving for moving in self._moving if moving[1] != account}
             for remote_id in routes.remote_ids if to_pools else ():

@@ -1,8 +1,10 @@
 """Reload the options of a cluster while its routes are up (clusterOption, routesOption in reload.go)."""
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from gnats.clock import timeout
 from gnats.cluster.handshake import compiled_permissions
 from gnats.cluster.info import OwnInfo
 from gnats.cluster.pinning import Pinning
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from gnats.options.options import Options
 
 T = TypeVar("T")
+CLOSE_TIMEOUT = 2.0
+"""Seconds that removed connections have to send what is queued; then it is dropped."""
 
 
 class ReloadedCluster(Protocol):
@@ -28,6 +32,7 @@ class ReloadedCluster(Protocol):
     info: OwnInfo
     pinning: Pinning
     open: dict[int, Route]
+    watchers: set[Callable[[], object]]
 
     @property
     def running(self) -> bool: ...
@@ -164,8 +169,11 @@ class ClusterReload:
         cluster, old, new = self._cluster, self._old, self._new
         routes, pinning = cluster.routes, cluster.pinning
         resized = new.pool_size != old.pool_size
+        removed = _missing(old.accounts, new.accounts) if new.accounts else routes.pinned
         routes.rejecting = True
         try:
+            await self._close_pinned(removed)
+            pinning.remove(removed, to_pools=not resized)
             await pinning.add(self._added)
         finally:
             routes.rejecting = False
@@ -174,11 +182,35 @@ class ClusterReload:
         if resized:
             for route in [route for route in cluster.open.values() if not route.account]:
                 self._remove(route, reconnect=True)
-        removed = _missing(old.accounts, new.accounts) if new.accounts else routes.pinned
-        pinning.remove(removed, to_pools=not resized)
         routes.set_pool_size(new.pool_size)
         accounts = ("", *self._added) if resized else self._added
         cluster.solicit(new.routes, accounts)
+
+    async def _close_pinned(self, accounts: Collection[str]) -> None:
+        """Close the connections for these accounts alone; return when they are closed."""
+        closing = [route for route in self._cluster.open.values() if route.account in accounts]
+        for route in closing:
+            self._remove(route)
+        if not await self._wait_for_closed(closing):
+            for route in closing:
+                if route.session:
+                    route.session.abort()
+            await self._wait_for_closed(closing)
+
+    async def _wait_for_closed(self, routes: Iterable[Route]) -> bool:
+        """Wait for the end of connections that are being closed; return False after CLOSE_TIMEOUT."""
+        watchers, changed = self._cluster.watchers, asyncio.Event()
+        watchers.add(changed.set)
+        try:
+            async with timeout(CLOSE_TIMEOUT):
+                while any(route.session for route in routes):
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            return False
+        finally:
+            watchers.discard(changed.set)
+        return True
 
 
 def _missing(these: Iterable[T], those: Iterable[T]) -> tuple[T, ...]:

@@ -31,6 +31,8 @@ CHANGES = {
     "no pools": ("pool_size: 3", "pool_size: -1"),
     "pools": ("pool_size: -1", "pool_size: 3"),
     "a pinned account": ("", "accounts: [A]"),
+    "an account that returns to the pool": ("accounts: [A]", ""),
+    "another pinned account": ("accounts: [A]", "accounts: [B]"),
     "fewer permissions": ("", "permissions { import: ['load.>', 'more.>'], export: ['load.>', 'more.>'] }"),
     "more permissions": ("permissions { import: 'load.>', export: 'load.>' }", ""),
     "pings": ("ping_interval: '20s'", "ping_interval: '1s'"),

@@ -285,13 +285,11 @@ def test_other_claims_change_who_is_there(launch: Launch, name: str) -> None:
         made(account, users)
         answer = trust.push(server, account)
         assert answer == {"data": {"account": account.name, "code": 200, "message": "jwt updated"}}
-        if name == "it_ends_soon":
-            assert [each.rest().replace(PING, b"") for each in (first, second)] == heard
-        else:
-            for connection, words in zip((first, second), heard, strict=True):
-                assert (
-                    connection.rest() == words if isinstance(words, bytes) else hears([connection]) == [words]
-                )
+        for connection, words in zip((first, second), heard, strict=True):
+            if isinstance(words, bytes):  # the server closes it; a PING comes first if that takes 2 s
+                assert connection.rest().replace(PING, b"") == words
+            else:
+                assert hears([connection]) == [words]
 
 
 def test_a_smaller_payload_limit_holds_at_once(launch: Launch) -> None:

@@ -104,10 +104,14 @@ def test_removing_and_purging(tmp_path: Path, io_threads: int) -> None:
 
 @pytest.mark.parametrize("sync_always", [False, True], ids=["flushed", "synced"])
 def test_many_publishers(tmp_path: Path, io_threads: int, sync_always: bool) -> None:
-    """Each message is acknowledged once, in the order of its publisher, and is stored."""
+    """Each message is acknowledged once, in the order of its publisher, and is stored.
+
+    A publisher may be held up while all others publish: the limit leaves room for its last message even then.
+    """
     publishers, rounds, each = 6, 5, 100
+    kept = (publishers - 1) * rounds * each + 1
     with GnatsStreams(tmp_path, io_threads, sync_always=sync_always) as streams:
-        streams.add(name="MANY", subjects=["many.*"], max_msgs=2000, allow_direct=True)
+        streams.add(name="MANY", subjects=["many.*"], max_msgs=kept, allow_direct=True)
         streams.add(name="OTHER", subjects=["other.*"], storage="memory")
 
         def publish(number: int) -> list[int]:
@@ -118,7 +122,8 @@ def test_many_publishers(tmp_path: Path, io_threads: int, sync_always: bool) -> 
                     seqs += map(acked, client.ask_all(batch))
                     client.ask(b"other.%d" % number, b"x")
                     header = client.ask(b"$JS.API.DIRECT.GET.MANY.many.%d" % number)[0][0]
-                    assert header.startswith(b"NATS/1.0\r\nNats-Stream: MANY" if number else b"NATS/1.0")
+                    if number:  # else it may be purged
+                        assert b"Nats-Sequence: %d\r\n" % seqs[-1] in header
             return seqs
 
         with ThreadPoolExecutor(publishers) as pool:
@@ -129,7 +134,7 @@ def test_many_publishers(tmp_path: Path, io_threads: int, sync_always: bool) -> 
         assert sorted(seq for own in seqs for seq in own) == list(range(1, publishers * rounds * each + 1))
         msgs, _, last = streams.state("MANY")
         assert last == publishers * rounds * each
-        assert msgs <= 2000
+        assert msgs <= kept
         assert purged >= 0
         assert streams.state("OTHER")[0] == publishers * rounds
         if sync_always:

@@ -97,3 +97,13 @@ def test_a_second_signal_during_the_shutdown_does_no_harm(launch: Launch) -> Non
         server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(TIMEOUT) == 0
     assert len(re.findall(r"Initiating Shutdown", server.log)) <= 1
+
+
+@pytest.mark.parametrize("first", [signal.SIGUSR2, signal.SIGTERM], ids=["lame duck mode", "shutdown"])
+def test_signals_up_to_the_end_of_the_process_do_no_harm(launch: Launch, first: signal.Signals) -> None:
+    server = launch()
+    server.process.send_signal(first)
+    server.wait_log(r"Initiating Shutdown")
+    while server.process.poll() is None:
+        server.process.send_signal(signal.SIGTERM)
+    assert server.process.returncode == 0

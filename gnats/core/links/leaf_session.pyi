@@ -26,8 +26,8 @@ class LeafSession(LinkSession):
 
     Sizes are in bytes, -1 for no limit; `write_deadline` and `ping_interval` in seconds. The peer owes a
     CONNECT if it has dialled, else an INFO. The control plane answers each with a call below; nothing is
-    parsed before. With `negotiates`, the peer may send an INFO before its CONNECT. PINGs are sent from join()
-    on.
+    parsed before. With `negotiates`, the peer may send an INFO before its CONNECT. PINGs are sent from
+    join() on.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class LeafSession(LinkSession):
         the hub. `isolated`: it is not told of other leaf nodes' interest. `headers` and `traces` say what the
         peer knows. `loop_subject` and the subjects in `mapped` are announced whoever subscribes; when the
         former comes back, LEAF_LOOP is reported. `permissions` say what is announced (subscribe), and what
-        the peer may subscribe to and is sent (publish); `receive` what the peer may send (publish); without
-        it a spoke may send what is announced. Call it once. Raises MemoryError.
+        the peer may subscribe to and is sent (publish); `receive` what the peer may send (publish); a spoke
+        may be sent what is announced. Call it once. Raises MemoryError.
         """
     def set_permissions(self, permissions: Permissions | None, receive: Permissions | None = None) -> None:
         """Replace join()'s permissions: tell the peer what it may hear of now. Raises MemoryError."""

@@ -65,6 +65,9 @@ class Session:
         self.closed_reason = int(reason)
         self.calls.append(("close", (reason, err)))
 
+    def abort(self) -> None:
+        self.calls.append(("abort", None))
+
     def snapshot(self) -> dict[str, int]:
         return {"in_msgs": 1, "in_bytes": 2, "out_msgs": 3, "out_bytes": 4, "rtt": self.rtt}
 

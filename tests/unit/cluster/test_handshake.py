@@ -210,6 +210,7 @@ def test_an_accepted_route_joins_where_the_peer_says() -> None:
         "pinned": (b"S", b"$SYS"),
         "headers": True,
         "traces": False,
+        "origins": 0,
         "measure": False,
     }
     assert route.url == URL("nats-route", host="0.0.0.0:6222", path="/")

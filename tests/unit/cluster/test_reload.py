@@ -11,6 +11,7 @@ import bcrypt
 import pytest
 
 from gnats.cluster import pinning
+from gnats.cluster import reload as module
 from gnats.cluster.reload import ClusterReload
 from gnats.cluster.route import Route, Target
 from gnats.connection.closed_state import ClosedState
@@ -47,6 +48,16 @@ def begin(harness: Harness, **changes: Any) -> ClusterReload:
 
 def reload(harness: Harness, **changes: Any) -> None:
     asyncio.run(begin(harness, **changes).finish())
+
+
+async def reload_until_closed(harness: Harness, *routes: Route, **changes: Any) -> None:
+    """Reload; the routes, which the reload closes, end while it waits for that."""
+    task = asyncio.ensure_future(begin(harness, **changes).finish())
+    await asyncio.sleep(0)
+    for route in routes:
+        assert closed(route) == REMOVED
+        harness.end(route, ClosedState.ROUTE_REMOVED)
+    await task
 
 
 def pool(harness: Harness, remote: str = "R", size: int = 3) -> list[Route]:
@@ -218,8 +229,8 @@ def test_a_new_pool_size_closes_all_pooled_connections() -> None:
 def test_without_pools_and_back() -> None:
     harness = Harness(routes=(EXPLICIT.url,))
     pooled, pinned = harness.connect(), harness.connect(route_account="$SYS")
-    reload(harness, pool_size=-1, accounts=())
-    assert (closed(pooled), closed(pinned)) == (REMOVED, REMOVED)
+    asyncio.run(reload_until_closed(harness, pinned, pool_size=-1, accounts=()))
+    assert closed(pooled) == REMOVED
     assert harness.cluster.routes.pinned == ()
     alone = harness.connect(route_pool_size=3)
     assert alone.no_pool
@@ -308,16 +319,40 @@ def test_the_server_stops_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not harness.dialled.targets
 
 
-def test_an_account_returns_to_the_pool() -> None:
+def test_an_account_returns_to_the_pool_when_its_own_connections_are_closed() -> None:
     harness = Harness(accounts=("$G",))
-    pinned, system = harness.connect(route_account="$G"), harness.connect(route_account="$SYS")
-    pooled = harness.connect()
-    reload(harness, accounts=())
-    assert (closed(pinned), closed(system), closed(pooled)) == (REMOVED, [], [])
+    ours, theirs = harness.connect(route_account="$G"), harness.connect("Q", route_account="$G")
+    system, pooled = harness.connect(route_account="$SYS"), harness.connect()
+    waiting = begin(harness, accounts=())
+
+    async def run() -> None:
+        task = asyncio.ensure_future(waiting.finish())
+        await asyncio.sleep(0)
+        assert (closed(ours), closed(theirs)) == (REMOVED, REMOVED)
+        assert (closed(system), closed(pooled)) == ([], [])
+        harness.end(ours, ClosedState.ROUTE_REMOVED)
+        assert closed(harness.connect(route_account="$G")) == [(ClosedState.DUPLICATE_ROUTE, None)]
+        await asyncio.sleep(0)
+        assert not session(pooled).called("carry")
+        harness.end(theirs, ClosedState.ROUTE_REMOVED)
+        await task
+
+    asyncio.run(run())
     assert session(pooled).called("carry") == [b"$G"]
-    harness.end(pinned, ClosedState.ROUTE_REMOVED)
     assert not harness.dialled.again
     assert closed(harness.connect("Q", route_account="$G"))[0][1] == 'No route for account "$G"'
+
+
+def test_connections_of_a_removed_account_whose_peers_do_not_read_are_aborted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "CLOSE_TIMEOUT", 0.0)
+    harness = Harness(accounts=("$G",))
+    pinned, pooled = harness.connect(route_account="$G"), harness.connect()
+    reload(harness, accounts=())
+    assert [name for name, _ in session(pinned).calls[-2:]] == ["close", "abort"]
+    assert session(pooled).called("carry") == [b"$G"]
+    assert not harness.cluster.watchers
 
 
 def test_an_unknown_account_cannot_be_pinned() -> None:

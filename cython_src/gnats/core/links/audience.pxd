@@ -1,4 +1,4 @@
-"""Whose interest a link tells its peer of: which of the subscriptions in an account count (updateSmap, updateLeafNodes).
+"""Whose interest a link tells its peer of: which subscriptions of an account count (updateSmap, updateLeafNodes).
 
 A route tells of clients, the server itself, and, by origin, of the leaf nodes that this server is the hub of. A leaf
 node tells its hub of clients, the server itself and its own leaf nodes. A hub tells a leaf node of everything, but for

@@ -1,4 +1,4 @@
-"""The session of a leaf node, which connects an account here with one of another server (the protocol half of leafnode.go).
+"""The session of a leaf node, which connects an account with one of another server (the protocol half of leafnode.go).
 
 One side is the *hub*, the other the *spoke*; either may have dialled. A hub tells a spoke of all interest in the
 account, a spoke its hub of what its own clients and leaf nodes want.

@@ -80,8 +80,8 @@ cdef ParserHandlers VERBS
 cdef class LeafSession(LinkSession):
     """A connection to a hub or to a leaf node; see Connection. `kind` is LEAF.
 
-    Sizes are in bytes, -1 for no limit; `write_deadline` and `ping_interval` in seconds. With `negotiates`, the peer may
-    send an INFO before its CONNECT. PINGs are sent from join() on.
+    Sizes are in bytes, -1 for no limit; `write_deadline` and `ping_interval` in seconds. With `negotiates`, the peer
+    may send an INFO before its CONNECT. PINGs are sent from join() on.
     """
 
     def __cinit__(

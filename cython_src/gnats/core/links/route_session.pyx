@@ -1,9 +1,9 @@
 """The session of a route; see route_session.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memchr, memcmp, strlen
+from libc.string cimport memcmp, strlen
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.guard cimport may_publish
@@ -12,7 +12,7 @@ from gnats.core.accounts.subscriber cimport CTL_PERMISSIONS, Subscriber
 from gnats.core.accounts.subscriptions cimport apply_permissions
 from gnats.core.auth.permissions cimport Permissions
 from gnats.core.links.audience cimport note_for_route
-from gnats.core.links.link cimport link_account_changed, link_announce, link_begin, link_init, link_walk
+from gnats.core.links.link cimport link_account_changed, link_announce, link_begin, link_init
 from gnats.core.links.link_session cimport (
     CTL_ACCEPTED,
     CTL_JOINED,
@@ -127,7 +127,9 @@ cdef class RouteSession(LinkSession):
         The connection carries the accounts whose names have the index `pool_index` in a pool of `pool_size`
         connections, without those named in `pinned`; all accounts when the index is -1; or only the account that
         `account` names. `headers` and `traces` say what the peer knows, `origins` whether it
-        knows the origins of what comes from leaf nodes: 0, 1 (not with LS-), 2; `permissions` what is announced (publish) and what the peer may subscribe to. With `measure`, send a PING, and post EV_PONG when it is answered. Call it once.
+        knows the origins of what comes from leaf nodes: 0, 1 (not with LS-), 2; `permissions` what is announced
+        (publish) and what the peer may subscribe to. With `measure`, send a PING, and post EV_PONG when it is answered.
+        Call it once.
         Raises MemoryError.
         """
         cdef list kept = [account, *pinned]

@@ -15,7 +15,7 @@ cdef inline bint same_cluster(const Slice *a, const Slice *b) noexcept nogil:
 
 
 cdef inline bint is_loop_subject(const char *subject, size_t n) noexcept nogil:
-    """Return whether a leaf node subscribes to it only to see whether it comes back (leafNodeLoopDetectionSubjectPrefix)."""
+    """Return whether a leaf node subscribes to it only to see whether it comes back."""
     return starts_with_text(subject, n, b"$LDS.")
 
 

@@ -166,7 +166,7 @@ cdef bint send_to(
 cdef size_t part_room(const Targets *t, const Target *target, const Message *m, const Slice *subject) noexcept nogil:
     cdef size_t i, n = strlen(b"LMSG ") + subject.n + strlen(b" ") + m.reply.n + strlen(b" + @ 0") + m.shown.n
     if target.sub.kind == ROUTER:
-        n += (<Account> sub_account(target.sub)).name.n + strlen(b" ") + (<Subscriber> m.origin).cluster.n + strlen(b" ")
+        n += (<Account> sub_account(target.sub)).name.n + (<Subscriber> m.origin).cluster.n + strlen(b"  ")
     if target.groups:
         for i in range(t.ngroups):
             if t.groups[i].client == target.link:
@@ -221,4 +221,3 @@ cdef Slice imported_subject(const Message *m, const StreamImport *im, char *few)
         subject.p = <char *> import_to(im)
         subject.n = im.to_n
     return subject
-

@@ -2,9 +2,9 @@
 
 A sink of interest may not take a connection's lock. A link therefore has a queue with a lock of its own: sinks in the
 sublists of many accounts put changes into it, on any thread, and the link's poller takes them. The queue holds one
-change for each account, origin, subject and queue group, with the interest that the link took last and the present interest. A
-change that is undone before the link takes it leaves the queue. So the queue never holds more changes than a link that
-begins anew would get, however long the link takes none.
+change for each account, origin, subject and queue group, with the interest that the link took last and the present
+interest. A change that is undone before the link takes it leaves the queue. So the queue never holds more changes than
+a link that begins anew would get, however long the link takes none.
 
 A queue that runs out of memory or exceeds its limit drops everything and is *incomplete* until the link takes from it
 again: the link must then begin anew.

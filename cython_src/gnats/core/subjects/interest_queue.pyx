@@ -173,7 +173,7 @@ cdef bint put_change(
     InterestQueue *q, void *account, const Slice *origin, const Subscription *s, const Interest *before,
     const Interest *now, bint add
 ) noexcept nogil:
-    """Note the present interest in the subject and group of s; with `add`, that it is more. False: no memory, no room."""
+    """Note the present interest in the subject and group of s; with `add`, how much more it is. False: no room."""
     cdef size_t text = <size_t> s.subject_len + s.queue_len
     cdef uint32_t hash = <uint32_t> mul_mix(
         <uint64_t> account ^ hash_seed_a, (<uint64_t> s.queue_len << 32) ^ hash_bytes(sub_subject(s), text))
