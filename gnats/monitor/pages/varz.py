@@ -129,7 +129,7 @@ def _configuration(server: VarzServer) -> Page:
         "max_pending": opts.max_pending,
         "cluster": _cluster(opts.cluster, server.cluster.port if server.cluster else opts.cluster.port),
         "gateway": {},
-        "leaf": _leafnodes(opts.leafnodes, opts.cluster),
+        "leaf": _leafnodes(opts.leafnodes, opts.cluster, server.leafs.port if server.leafs else 0),
         "mqtt": {},
         "websocket": {},
         "jetstream": varz_jetstream(server),
@@ -177,11 +177,11 @@ def _cluster(cluster: "ClusterOptions", port: int) -> Page:
     return without_empty(page, page)
 
 
-def _leafnodes(leaf: "LeafNodeOptions", cluster: "ClusterOptions") -> Page:
+def _leafnodes(leaf: "LeafNodeOptions", cluster: "ClusterOptions", port: int) -> Page:
     tls = leaf.tls
     page: Page = {
         "host": leaf.host,
-        "port": leaf.port,
+        "port": port or leaf.port,
         "auth_timeout": number(leaf.auth_timeout),
         "tls_timeout": number(tls.timeout if tls else TLS_TIMEOUT) if leaf.port or tls else 0,
         "tls_required": tls is not None,
