@@ -38,8 +38,9 @@ TABLE = {
         core/tls/tlsstate core/auth/permission_cache addShadowSub=add_shadow
         addShadowSubscriptions=add_shadows authViolation canSubscribe closeConnection connectionTypeAllowed
         deliverMsg doTLSHandshake=start_handshake enqueueProto flushClients=end_batch flushOutbound
-        genHeader=begin_header getHeader=find_header processErr=TextSession.process_err processHeaderPub=parse_pub
-        processInboundClientMsg processInboundMsg processMsgResults processPing processPingTimer
+        genHeader=begin_header getHeader=find_header processErr=TextSession.process_err
+        processHeaderPub=parse_pub processInboundClientMsg processInboundMsg processMsgResults
+        processPing processPingTimer
         processPong=textsession.process_pong processPub=parse_pub processServiceImport processSub
         processUnsub pubAllowed=Permissions.pub_allowed
         queueOutbound readLoop registerWithAccount removeHeaderIfPresent=remove_header removeSecretsFromTrace
@@ -125,7 +126,8 @@ TABLE = {
         negotiateLeafCompression=leafnodes/handshake.Handshake._compresses newLeafNodeCfg=Remote
         pickNextURL=Remote.next_url processLeafNodeConnect=leafnodes/handshake.Handshake._connected
         processLeafnodeInfo=leafnodes/handshake.Handshake.process_peer_info
-        sendLeafConnect=leafnodes/handshake.Handshake._connect sendPermsAndAccountInfo=leafnodes/info.OwnInfo.answer
+        sendLeafConnect=leafnodes/handshake.Handshake._connect
+        sendPermsAndAccountInfo=leafnodes/info.OwnInfo.answer
         setLeafNodeInfoHostPortAndIP=leafnodes/info.OwnInfo.address solicitLeafNodeRemotes=LeafNodes.solicit
         validateLeafNode""",
     "log.go": "ConfigureLogger RateLimitErrorf=Logger.allow ReOpenLogFile=Server.reopen_log",
