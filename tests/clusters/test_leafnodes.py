@@ -176,7 +176,8 @@ def test_leafz_on_both_sides(both: Pair) -> None:
     (hub,), (spoke,) = leafs(both.hub), leafs(both.spoke)
     assert (hub["name"], hub["is_spoke"], hub["account"]) == ("spoke", False, "A")
     assert (spoke["name"], spoke["is_spoke"], spoke["account"]) == ("hub", True, "A")
-    assert hub["compression"] == spoke["compression"]
+    for leaf in hub, spoke:  # each side has the level of its own round trip time
+        assert leaf["compression"].startswith("s2_")
 
 
 def exchange(pair: Pair, user: str = "a") -> None:
