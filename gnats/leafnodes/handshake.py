@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 FINISH_TIMEOUT = 2.0
 """Seconds from CONNECT to the INFO that answers it (connectProcessTimeout)."""
+DUPLICATE = ClosedState.DUPLICATE_REMOTE_LEAFNODE_CONNECTION
 SAME_CLUSTER_NAME = "remote leafnode has same cluster name"
 MIN_VERSION = "connection rejected since minimum version required is"
 _SPACES = "cluster name cannot contain spaces"
@@ -105,6 +106,9 @@ class Handshake:
         if leaf.solicited:  # nobody owes one
             self._refuse_unauthorized(leaf)
             return
+        if leaf.has_joined:  # for nats-server, too, it takes the place of its own connection
+            leaf.refuse(log, DUPLICATE, str(DUPLICATE))
+            return
         try:
             leaf.opts.merge(arg)
         except JSONError as exc:
@@ -112,8 +116,6 @@ class Handshake:
             return
         if not self._authorization.takes_jwts:
             leaf.opts.jwt = ""
-        if leaf.connected:
-            leaf.grant = Grant()
         try:
             decision = self._authorization.check(leaf)
         except Denied as exc:

@@ -21,7 +21,7 @@ from gnats.go.text import duration, join_host_port, quote, text_bytes
 from gnats.go.url import URL
 from gnats.leafnodes.authorization import LeafAuthorization
 from gnats.leafnodes.first_info import FirstInfo
-from gnats.leafnodes.handshake import MIN_VERSION, SAME_CLUSTER_NAME, Handshake, Spawn
+from gnats.leafnodes.handshake import DUPLICATE, MIN_VERSION, SAME_CLUSTER_NAME, Handshake, Spawn
 from gnats.leafnodes.info import OwnInfo, PeerInfo
 from gnats.leafnodes.jetstream import keep_domains_apart
 from gnats.leafnodes.leaf import Leaf
@@ -62,7 +62,6 @@ MIN_VERSION_DELAY = 5.0
 _STALE = ClosedState.STALE_CONNECTION
 _TLS_FAILED = ClosedState.TLS_HANDSHAKE_ERROR
 _SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
-_DUPLICATE = ClosedState.DUPLICATE_REMOTE_LEAFNODE_CONNECTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,8 +391,15 @@ class LeafNodes:
         leaf = self._leaf(source)
         if leaf is None or (info := self._first.pop(leaf.cid, None)) is None or leaf.closing:
             return False
-        self._handshake.process_peer_info(leaf, info, waits=False)
+        try:
+            self._handshake.process_peer_info(leaf, info, waits=False)
+        except MemoryError:
+            self._out_of_memory(leaf)
         return True
+
+    def _out_of_memory(self, leaf: Leaf) -> None:
+        self._log.error(f"{leaf} - Out of memory - Closing")
+        leaf.close(self._log, ClosedState.READ_ERROR)
 
     def _on_connect(self, source: Connection | None, a: int, b: int, data: object) -> bool:
         return answer_punt(self._leaf(source), data, self._handshake.process_connect, self._log)
@@ -540,7 +546,7 @@ class LeafNodes:
         same = self.table.same_peer(leaf)
         self.table.add(leaf)
         if same:
-            same.refuse(log, _DUPLICATE, str(_DUPLICATE))
+            same.refuse(log, DUPLICATE, str(DUPLICATE))
             log.warn(f"{leaf} - Replacing connection from same server")
         self._join(leaf, self.info.answer(leaf, is_system=self._is_system(leaf)))
 
@@ -612,7 +618,10 @@ class LeafNodes:
             mapped = announced_anyway(leaf)
             if mapped != leaf.mapped and leaf.session and not leaf.leaving:
                 leaf.mapped = mapped
-                leaf.session.set_mapped(mapped)
+                try:
+                    leaf.session.set_mapped(mapped)
+                except MemoryError:
+                    self._out_of_memory(leaf)
 
 
 def announced_anyway(leaf: Leaf) -> tuple[bytes, ...]:

@@ -386,6 +386,13 @@ def test_the_same_server_again_replaces_its_connection(server: Server, fake: Fak
     assert second.fence() == []
 
 
+def test_a_second_connect_closes(server: Server, fake: FakeLeaf) -> None:
+    peer = fake.dial(server)
+    peer.send(fake.connect())
+    assert peer.rest()[-1] == b"-ERR 'Duplicate Remote LeafNode Connection'\r\n"
+    peer.wait_logged(server, closed("Duplicate Remote LeafNode Connection", fake.name))
+
+
 def test_another_account_of_the_same_server_does_not(server: Server, fake: FakeLeaf) -> None:
     first, second = fake.dial(server), fake.dial(server, remote_account="X")
     assert first.fence() == second.fence() == []
