@@ -54,6 +54,10 @@ class Session(ReportedConnection):
 
     connection_type = "STANDARD"
     """One of gnats.options.values.auth.CONNECTION_TYPES."""
+    kind_name = "Client"
+    """The kind of connection, in events and on pages."""
+    client_type = "nats"
+    """The protocol of a client."""
 
     def __init__(self, client: "Client", host: str, port: int, account: Account, nonce: str = "") -> None:
         super().__init__()
@@ -227,8 +231,8 @@ class Session(ReportedConnection):
             "issuer_key": grant.issuer_key,
             "name_tag": "",
             "tags": list(grant.tags),
-            "kind": "Client",
-            "client_type": "nats",
+            "kind": self.kind_name,
+            "client_type": self.client_type,
         }
         fields |= changes
         return {name: value for name, value in fields.items() if value}

@@ -58,6 +58,7 @@ class Leaf(Session):
 
     connection_type = "LEAFNODE"
     kind_name = "Leafnode"
+    client_type = ""
 
     def __init__(
         self,
@@ -181,8 +182,7 @@ class Leaf(Session):
 
     def client_info(self, **changes: object) -> dict[str, object]:
         """Describe the connection for events, as Session.client_info()."""
-        info = super().client_info(**changes) | {"kind": self.kind_name}
-        info.pop("client_type", None)
+        info = super().client_info(**changes)
         if self.cid not in self.account.leafs and self.reason is None:  # it has none yet
             info["acc"] = "N/A"
             info.pop("name_tag", None)

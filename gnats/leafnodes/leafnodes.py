@@ -77,6 +77,8 @@ class Hooks:
     """Return an unused connection id."""
     gone: Callable[[], object]
     """A connection has gone."""
+    closed: Callable[[Leaf], object]
+    """Keep a closed connection, for monitoring."""
 
 
 class LeafNodes:
@@ -486,6 +488,7 @@ class LeafNodes:
         if reason == _TLS_FAILED and leaf.remote and leaf.session:
             self._tls_failed(leaf.session, leaf.remote)
         leaf.closed(why, num_subs, data if isinstance(data, bytes) else b"")
+        self._hooks.closed(leaf)
         for name in TRAFFIC:
             self._ended[name] += leaf.final.get(name, 0)
         self.stale += reason == _STALE

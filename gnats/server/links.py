@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
     from gnats.accounts.internal_clients import InternalClients
     from gnats.auth.authenticator import Authenticator
+    from gnats.client.session import Session
     from gnats.cluster.cluster import Cluster
     from gnats.cluster.route import Route
     from gnats.core.runtime.state import ServerState
@@ -59,6 +60,7 @@ class Owner(Protocol):
     def rename_cluster(self, name: str, generated: bool) -> None: ...
     def update_urls(self) -> None: ...
     def connection_gone(self) -> None: ...
+    def keep_closed(self, session: "Session") -> None: ...
 
 
 class Links:
@@ -188,6 +190,7 @@ def _make_leafs(server: Owner) -> "LeafNodes":
         events=lambda: server.events,
         next_cid=server.internal_clients.next_cid,
         gone=server.connection_gone,
+        closed=server.keep_closed,
     )
     parts = server.identity, server.accounts, server.state, server.log, hooks, LeafSession
     tls = make_leaf_tls(server.opts)

@@ -434,6 +434,10 @@ class Server:
             self._ports_file.delete()
             self._ports_file = None
 
+    def keep_closed(self, session: Session) -> None:
+        """Keep a closed connection, for monitoring."""
+        self._clients.closed.append(session)
+
     def connection_gone(self) -> None:
         """Note that a connection has gone."""
         self._closed.set()

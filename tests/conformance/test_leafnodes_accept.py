@@ -493,3 +493,15 @@ def test_an_unknown_compression(launch: Launch, fake: FakeLeaf) -> None:
 def test_silence_where_compression_may_be_agreed_on(launch: Launch, fake: FakeLeaf) -> None:
     server = launch_accepting(launch, block="compression: s2_fast\nauthorization { timeout: 0.2 }")
     assert fake.greet(server).rest() == [b"-ERR 'Authentication Timeout'\r\n"]
+
+
+def test_connz_lists_leaf_nodes_with_clients(launch: Launch, fake: FakeLeaf) -> None:
+    server = launch_accepting(launch)
+    peer = fake.dial(server)
+    (found,) = monitor(server, "/connz")["connections"]
+    assert (found["kind"], found["name"], found["cid"]) == ("Leafnode", fake.name, peer.info["client_id"])
+    assert "type" not in found
+    peer.close()
+    until(lambda: monitor(server, "/connz?state=closed")["total"] == 1)
+    (found,) = monitor(server, "/connz?state=closed")["connections"]
+    assert (found["kind"], found["name"]) == ("Leafnode", fake.name)

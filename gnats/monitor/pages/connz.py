@@ -21,6 +21,7 @@ from gnats.runtime.steps import Steps, finish
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
+    from gnats.leafnodes.leafnodes import LeafNodes
 
 _COUNTERS = {
     # sort orders by a counter, the largest first
@@ -40,6 +41,7 @@ _SMALLEST_FIRST = frozenset(("cid", "start", "idle", "uptime", "reason"))
 _SORTS = frozenset(("cid", "start", "uptime", "stop", "reason", *_COUNTERS))
 _OMITTED = frozenset(
     (
+        "type",
         "stop",
         "reason",
         "stalls",
@@ -74,6 +76,8 @@ class ConnzServer(Named, Protocol):
     def clients(self) -> dict[int, Session]: ...
     @property
     def closed_clients(self) -> Iterable[Session]: ...
+    @property
+    def leafs(self) -> "LeafNodes | None": ...
 
     def lookup_account(self, name: str) -> "Account | None":
         """Return the account of that name, None for an unknown one."""
@@ -141,6 +145,9 @@ def _check(options: ConnzOptions, sort: str) -> None:
 
 def _candidates(server: ConnzServer, options: ConnzOptions) -> tuple[dict[int, Session], list[Session]]:
     opened: dict[int, Session] = server.clients if options.state in (OPEN, ALL) else {}
+    if opened is server.clients and server.leafs and len(server.leafs.table):
+        opened = {**opened, **{leaf.cid: leaf for leaf in server.leafs.table}}
+        opened = dict(sorted(opened.items()))
     closed = list(server.closed_clients) if options.state in (CLOSED, ALL) else []
     if options.acc:
         opened = {cid: session for cid, session in opened.items() if session.account.name == options.acc}
@@ -209,8 +216,8 @@ def connection_info(session: Session, now: int, options: ConnzOptions) -> Page:
     end = session.stop or now
     info: Page = {
         "cid": session.cid,
-        "kind": "Client",
-        "type": "nats",
+        "kind": session.kind_name,
+        "type": session.client_type,
         "ip": session.host,
         "port": session.port,
         "start": rfc3339(session.start),
