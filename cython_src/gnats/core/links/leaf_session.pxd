@@ -37,6 +37,8 @@ cdef class LeafSession(LinkSession):
     cdef size_t nmapped
     cdef Slice *staged_mapped
     cdef size_t nstaged_mapped
+    cdef Slice *mapped_before      # during a change of them
+    cdef size_t nmapped_before
     # borrowed Permissions, whose publish half says what the peer may send; NULL: anything. As the next under lock
     cdef void *receive
     cdef void *staged_receive
@@ -49,6 +51,7 @@ cdef class LeafSession(LinkSession):
     cdef void change_permissions(self) noexcept nogil
     cdef void change_mapped(self) noexcept nogil
     cdef void unsubscribe_denied(self) noexcept nogil
+    cdef bint write_unmapped(self, const InterestChange *change) noexcept nogil
     cdef bint is_mapped(self, const char *subject, size_t n) noexcept nogil
     cdef bint write_change(self, const InterestChange *change) noexcept nogil
     # Queue an LS+ if the permissions allow the subject now and did not before, an LS- if it is the other way round.

@@ -280,19 +280,24 @@ cdef class LeafSession(LinkSession):
         self.staged_mapped = NULL
         pthread_mutex_unlock(&self.lock)
         for i in range(self.nmapped):
-            self.announce_own(&self.mapped[i], True)
+            if not is_among(before, n, self.mapped[i].p, self.mapped[i].n):
+                self.announce_own(&self.mapped[i], True)
         for i in range(n):
             if not self.is_mapped(before[i].p, before[i].n):
                 self.announce_own(&before[i], False)
+        self.mapped_before = before
+        self.nmapped_before = n
+        self.walk(write_unmapped)   # subscribers to the same subject may be left
+        self.mapped_before = NULL
         free(before)
-        self.walk(write_change)   # a subscription of the same subject may be left
+
+    cdef bint write_unmapped(self, const InterestChange *change) noexcept nogil:
+        return not is_among(
+            self.mapped_before, self.nmapped_before, change_subject(change), change.subject_len
+        ) or self.write_change(change)
 
     cdef bint is_mapped(self, const char *subject, size_t n) noexcept nogil:
-        cdef size_t i
-        for i in range(self.nmapped):
-            if self.mapped[i].n == n and same_bytes(self.mapped[i].p, subject, n):
-                return True
-        return False
+        return is_among(self.mapped, self.nmapped, subject, n)
 
     cdef void announce_own(self, const Slice *subject, bint begins) noexcept nogil:
         """Announce a subject that does not depend on subscribers, or announce it no longer. A hub always does."""
@@ -490,6 +495,14 @@ cdef Slice *slices_of(tuple texts) except? NULL:
     return slices
 
 
+cdef bint is_among(const Slice *subjects, size_t count, const char *subject, size_t n) noexcept nogil:
+    cdef size_t i
+    for i in range(count):
+        if subjects[i].n == n and same_bytes(subjects[i].p, subject, n):
+            return True
+    return False
+
+
 cdef inline bint is_free(const char *subject, size_t n) noexcept nogil:
     """Return whether interest in a subject crosses a leaf node whatever its permissions say."""
     cdef Slice text
@@ -518,6 +531,10 @@ cdef bint carries(Subscriber owner, Account account) noexcept nogil:
 
 cdef bint write_change(Subscriber owner, const InterestChange *change) noexcept nogil:
     return (<LeafSession> owner).write_change(change)
+
+
+cdef bint write_unmapped(Subscriber owner, const InterestChange *change) noexcept nogil:
+    return (<LeafSession> owner).write_unmapped(change)
 
 
 cdef bint write_difference(Subscriber owner, const InterestChange *change) noexcept nogil:
