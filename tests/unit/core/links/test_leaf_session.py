@@ -264,6 +264,16 @@ def test_members_behind_leaf_nodes_come_second(plane: DataPlane, account: Accoun
     shares = [peer.hear().count(b"LMSG foo | g 1\r\n") for peer in (leaf, second)]
     assert sum(shares) == 100
     assert min(shares) > 15
+    members = [client, plane.client(account, other), plane.client(account)]
+    for member in members:
+        member.say(b"SUB foo g 1\r\n")
+    publisher.say(b"PUB foo 1\r\nx\r\n" * 300)
+    shares = [member.hear().count(b"MSG") for member in members]
+    assert sum(shares) == 300
+    assert min(shares) > 50, shares
+    for member in members:
+        member.say(b"UNSUB 1\r\n")
+    leaf.hear(), second.hear()
     leaf.say(b"LMSG foo | g 1\r\nx\r\n" * 10)
     assert (leaf.hear(), second.hear().count(b"LMSG foo | g 1\r\n")) == (b"", 10)
     route = plane.route(other, origins=2)
