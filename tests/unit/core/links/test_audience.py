@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,11 +9,13 @@ from functools import partial
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.audience import Interest, Key, Place, apply, told_of
 from support.dataplane import DataPlane, Peer, permissions
 
 from gnats.core.accounts.account import Account
 from gnats.core.links.leaf_session import LeafSession
 from gnats.core.routing.services import ExportedService, ImportedService
+from gnats.core.runtime.kinds import LEAF, ROUTER
 from gnats.options.values.auth import Permissions, SubjectPermission
 
 pytestmark = pytest.mark.timeout(300)
@@ -26,9 +27,6 @@ SERVICES = (b"a", b"serve")
 DENIED = (b"a", b"b.c", b"serve")
 MAPPED = ((), (b"a",), (b"b.c", b"from"))
 
-Key = tuple[bytes, bytes]
-"""A subject and a queue group."""
-
 
 @dataclass(eq=False)
 class Actor:
@@ -36,10 +34,10 @@ class Actor:
 
     number: int
     poller: int
+    place: Place = field(default_factory=Place)
     peer: Peer | None = None
-    interest: dict[tuple[bytes, Key], int] = field(default_factory=dict)
-    """By origin, which only routes have, subject, and queue group."""
-    told: dict[tuple[bytes, Key], int] = field(default_factory=dict)
+    interest: Interest = field(default_factory=dict)
+    told: Interest = field(default_factory=dict)
     """What it has been told of, line by line."""
 
     def open(self, plane: DataPlane, account: Account) -> Peer:
@@ -61,7 +59,7 @@ class Actor:
         """Undo subscribe(), if there is that subscription."""
         raise NotImplementedError
 
-    def expected(self, world: World) -> dict[tuple[bytes, Key], int]:
+    def expected(self, world: World) -> Interest:
         """Return what it must have been told of."""
         return {}
 
@@ -98,9 +96,6 @@ class ClientActor(Actor):
 class LeafActor(Actor):
     """A leaf node, or a hub."""
 
-    cluster: bytes = b""
-    spoke: bool = False
-    isolated: bool = False
     denied: tuple[bytes, ...] = ()
     mapped: tuple[bytes, ...] = ()
 
@@ -112,9 +107,9 @@ class LeafActor(Actor):
         return plane.leaf(
             account,
             self.poller,
-            cluster=self.cluster,
-            spoke=self.spoke,
-            isolated=self.isolated,
+            cluster=self.place.cluster,
+            spoke=self.place.spoke,
+            isolated=self.place.isolated,
             loop_subject=self.loop_subject,
             mapped=self.mapped,
             permissions=denial(self.denied),
@@ -144,52 +139,25 @@ class LeafActor(Actor):
         self.peer.send(b"LS- %b\r\n" % b" ".join(filter(None, key)))
         self.interest.pop((b"", key), None)
 
-    def hears_of(self, actor: Actor, origin: bytes, subject: bytes) -> bool:
-        """Return whether it is told of another's subscription."""
-        if isinstance(actor, ClientActor):
-            return True
-        free = not self.spoke or subject.startswith(b"$LDS.")
-        if isinstance(actor, LeafActor):
-            if actor is self or self.isolated or actor.cluster == self.cluster:
-                return False
-            return free or not actor.spoke
-        return free and origin != self.cluster
-
-    def expected(self, world: World) -> dict[tuple[bytes, Key], int]:
-        total: Counter[Key] = Counter()
-        for actor in world.open_actors():
-            for (origin, key), weight in actor.interest.items():
-                if self.hears_of(actor, origin, key[0]):
-                    total[key] += weight
-        for subject in world.services:
-            total[subject, b""] += 1
-        total = Counter({key: n for key, n in total.items() if key[0] not in self.denied})
-        for subject in self.mapped:
-            if not self.spoke or subject not in self.denied:
-                total[subject, b""] += 1
-        total[self.loop_subject, b""] += 1
-        return {(b"", key): n if key[1] else 1 for key, n in total.items()}
+    def expected(self, world: World) -> Interest:
+        services = {(b"", (subject, b"")): 1 for subject in world.services}
+        told = told_of(self.place, [*world.interest(), (Place(), services)])
+        told = {key: weight for key, weight in told.items() if key[1][0] not in self.denied}
+        for subject in (*self.mapped, self.loop_subject):
+            if not self.place.spoke or subject not in self.denied:
+                told[b"", (subject, b"")] = 1
+        return told
 
     def read(self, line: bytes) -> None:
-        verb, *words = line.split(b" ")
-        key = words[0], words[1] if len(words) > 1 else b""
-        if verb == b"LS+":
-            assert len(words) in (1, 3), line
-            self.told[b"", key] = int(words[2]) if key[1] else 1
-        else:
-            assert verb == b"LS-", line
-            assert len(words) in (1, 2), line
-            self.told.pop((b"", key), None)
+        apply(self.told, line, b"")
 
 
 @dataclass(eq=False)
 class RouteActor(Actor):
-    """Another server of the cluster, which knows origins (2) or does not (0)."""
-
-    origins: int = 2
+    """Another server of the cluster."""
 
     def open(self, plane: DataPlane, account: Account) -> Peer:
-        return plane.route(self.poller, origins=self.origins)
+        return plane.route(self.poller, origins=self.place.origins)
 
     def subscribe(self, origin: bytes, key: Key, weight: int) -> None:
         assert self.peer is not None
@@ -203,29 +171,12 @@ class RouteActor(Actor):
         self.peer.send(b"%b %b\r\n" % (verb, b" ".join(filter(None, key))))
         self.interest.pop((origin, key), None)
 
-    def expected(self, world: World) -> dict[tuple[bytes, Key], int]:
-        total: Counter[tuple[bytes, Key]] = Counter()
-        for actor in world.open_actors():
-            for (_, key), weight in actor.interest.items():
-                if isinstance(actor, ClientActor):
-                    total[b"", key] += weight
-                elif isinstance(actor, LeafActor) and not actor.spoke:
-                    total[actor.cluster if self.origins else b"", key] += weight
-        return {key: n if key[1][1] else 1 for key, n in total.items()}
+    def expected(self, world: World) -> Interest:
+        return told_of(self.place, world.interest())
 
     def read(self, line: bytes) -> None:
-        verb, *words = line.split(b" ")
-        assert verb[:2] in (b"RS", b"LS"), line
-        assert verb[:1] == b"R" or self.origins, line
-        origin = words.pop(0) if verb[:1] == b"L" else b""
-        assert words.pop(0) == b"A", line
-        key = origin, (words[0], words[1] if len(words) > 1 else b"")
-        if verb[2:] == b"+":
-            assert len(words) in (1, 3), line
-            self.told[key] = int(words[2]) if key[1][1] else 1
-        else:
-            assert len(words) in (1, 2), line
-            self.told.pop(key, None)
+        assert line.startswith(b"R") or self.place.origins, line
+        apply(self.told, line)
 
 
 class World:
@@ -240,6 +191,10 @@ class World:
 
     def open_actors(self) -> Iterator[Actor]:
         return (actor for actor in self.actors if actor.peer is not None)
+
+    def interest(self) -> list[tuple[Place, Interest]]:
+        """Return what all connections subscribe to."""
+        return [(actor.place, actor.interest) for actor in self.open_actors()]
 
     def toggle_service(self, subject: bytes) -> None:
         """Import a service, or do so no longer."""
@@ -305,16 +260,18 @@ def denial(subjects: tuple[bytes, ...]) -> object:
     )
 
 
+LEAVES = st.builds(
+    Place,
+    st.just(LEAF),
+    cluster=st.sampled_from(CLUSTERS),
+    spoke=st.booleans(),
+    isolated=st.sampled_from((False, False, True)),
+)
+ROUTES = st.builds(Place, st.just(ROUTER), origins=st.sampled_from((2, 2, 0)))
 KINDS = st.one_of(
     st.just(ClientActor),
-    st.builds(
-        partial,
-        st.just(LeafActor),
-        cluster=st.sampled_from(CLUSTERS),
-        spoke=st.booleans(),
-        isolated=st.sampled_from((False, False, True)),
-    ),
-    st.builds(partial, st.just(RouteActor), origins=st.sampled_from((2, 2, 0))),
+    st.builds(partial, st.just(LeafActor), place=LEAVES),
+    st.builds(partial, st.just(RouteActor), place=ROUTES),
 )
 PLACED = st.tuples(KINDS, st.integers(0, 1))
 """A kind of connection, and its poller."""
