@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.audience import Interest, Key, Place, apply, told_of
 from support.dataplane import DataPlane, Peer, permissions
+from support.process import SANITIZED
 
 from gnats.core.accounts.account import Account
 from gnats.core.links.leaf_session import LeafSession
@@ -19,6 +20,8 @@ from gnats.core.runtime.kinds import LEAF, ROUTER
 from gnats.options.values.auth import Permissions, SubjectPermission
 
 pytestmark = pytest.mark.timeout(300)
+
+EXAMPLES = 40 if SANITIZED else 300
 
 SUBJECTS = (b"a", b"b.c", b"b.*", b"$LDS.other")
 GROUPS = (b"", b"", b"g", b"h")
@@ -287,7 +290,7 @@ STEPS = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(placed=st.lists(PLACED, min_size=2, max_size=6), steps=st.lists(STEPS, max_size=40))
 @pytest.mark.parametrize("pollers", [1, 2], ids=["one poller", "two"])
 def test_peers_are_told_what_the_model_says(
