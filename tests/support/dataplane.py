@@ -86,7 +86,7 @@ class DataPlane:
     ) -> Peer:
         """Connect a server that has not been registered; `prepare` is called before its session starts."""
         sock, fd, cid = self._socket()
-        options = {"ping_interval": 0} | options
+        options = {"ping_interval": 0, "write_deadline": 3600.0} | options
         route = RouteSession(ROUTER, fd, cid, self.pollers[poller], self.state, self.registry, **options)
         if prepare:
             prepare(route)
@@ -122,7 +122,7 @@ class DataPlane:
     def waiting_leaf(self, poller: int = 0, *, expect_connect: bool = False, **options: Any) -> Peer:
         """Connect a leaf node that has not been registered."""
         sock, fd, cid = self._socket()
-        options = {"ping_interval": 0} | options
+        options = {"ping_interval": 0, "write_deadline": 3600.0} | options
         leaf = LeafSession(LEAF, fd, cid, self.pollers[poller], self.state, self.registry, **options)
         leaf.start(b"", expect_connect=expect_connect)
         self.run()
