@@ -641,6 +641,11 @@ class LeafNodes:
         if leaf.has_joined and leaf.session:
             leaf.session.set_permissions(*session_permissions(leaf))
 
+    def marked(self, leaf: Leaf, mark: str) -> None:
+        """Note a mark of the peer (gnats.leafnodes.mesh)."""
+        leaf.mark = mark
+        self._tell_watchers()
+
     def update_mapped(self) -> None:
         """Announce the present mappings and service imports of accounts, which may have changed."""
         for leaf in self.table:
