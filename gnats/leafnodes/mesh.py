@@ -48,9 +48,9 @@ async def wait_for_mark(leafs: "LeafNodes", mark: str, server_ids: Collection[st
     await wait_until(leafs.watchers, lambda: all(leaf.mark == mark for leaf in _of(leafs, server_ids)))
 
 
-def linked_names(leafs: "LeafNodes") -> list[str]:
-    """Return the names of the servers that are connected, sorted."""
-    return sorted({leaf.peer_name for leaf in leafs.table})
+def hub_names(leafs: "LeafNodes") -> list[str]:
+    """Return the names of the servers to which remotes are connected, one for each, sorted."""
+    return sorted(leaf.peer_name for leaf in leafs.table if leaf.solicited)
 
 
 def _of(leafs: "LeafNodes", server_ids: Collection[str]) -> "Iterator[Leaf]":
