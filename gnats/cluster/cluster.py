@@ -344,7 +344,12 @@ class Cluster:
             yield from (Configured(url.host, account) for url in self._options().cluster.routes)
 
     def _attempt_failed(self, target: Target, error: str) -> None:
-        self.health.failed(Configured(target.url.host, target.account), error)
+        link = Configured(target.url.host, target.account)
+        routes = (route for route in self.routes if route.account == target.account)
+        if any(route.url and route.url.host == target.url.host for route in routes):
+            self.health.reached(link)  # the other server has dialled, and cannot be dialled itself
+        else:
+            self.health.failed(link, error)
 
     def _note_attempt(self, route: Route, reason: int) -> None:
         """Note the end of a connection to a configured route: an attempt has failed, unless it has joined."""
