@@ -109,7 +109,7 @@ def sequence(seed: int, number: int) -> tuple[bytes, bool]:
     ops = [_op(draw, pinned) for _ in range(draw.randint(1, 12))]
     data = b"".join(ops)
     for _ in range(draw.one(0, 0, 1, 1, 2, 4)):
-        data = _spoil(draw, data, ops)
+        data = spoil(draw, data, ops)
     return data, pinned
 
 
@@ -168,7 +168,7 @@ def _op(draw: Draw, pinned: bool) -> bytes:
     return b"%b %b%b%b %b\r\n%b%b\r\n" % (verb, account, subject, to, sizes, header, payload)
 
 
-def _spoil(draw: Draw, data: bytes, ops: list[bytes]) -> bytes:
+def spoil(draw: Draw, data: bytes, ops: list[bytes]) -> bytes:
     """Change something of the bytes."""
     at = draw.randint(0, len(data))
     how = draw.one("byte", "byte", "drop", "double", "cut", "line", "digit", "blank", "long", "op")

@@ -194,6 +194,19 @@ class Peer:
             heard += data
 
 
+def flood(publisher: Peer, subject: bytes) -> None:
+    """Publish 7 MiB to a subject, while the pollers run and the subscribers read nothing."""
+    message = b"PUB %b 65536\r\n%b\r\n" % (subject, bytes(65536))
+    for _ in range(112):
+        rest = message
+        while rest:
+            try:
+                rest = rest[publisher.socket.send(rest) :]
+            except BlockingIOError:
+                publisher.plane.run()
+    publisher.plane.run()
+
+
 def permissions(granted: object) -> Permissions:
     """Compile permissions of the options."""
     from gnats.core.auth.permissions import compile_permissions

@@ -64,12 +64,45 @@ cdef uint32_t weight_of_origin(const Node *node, const Slice *origin) noexcept n
     return weight
 
 
+cdef uint32_t weight_of_all(const Node *node, const Interest *now) noexcept nogil:
+    """Return the interest of this server and of its leaf nodes; outside of queue groups, some more are as many."""
+    cdef Subscription **subs
+    cdef uint32_t i, weight = now.local
+    if now.remote == 0:
+        return weight
+    subs = node_subs(<Node *> node)
+    for i in range(node.nsubs):
+        if not subs[i].queue_len and weight >= ENOUGH:
+            break
+        if of_own_leaf(subs[i]):
+            weight += weight_of(subs[i])
+    return weight
+
+
+cdef void note_without_origins(
+    FollowedAccount *followed, const Subscription *s, const Node *node, const Interest *before, const Interest *now
+) noexcept nogil:
+    """Note a change for a route whose peer knows no origins: the leaf nodes' interest is this server's own."""
+    cdef int64_t weight
+    if interest_total(before) == 0:
+        note_local(followed, NULL, s, 0, weight_of_all(node, now))
+    elif of_own_leaf(s):
+        weight = weight_of_all(node, now)
+        note_local(followed, NULL, s, weight - difference(before, now), weight)
+    elif not is_remote(s):
+        weight = weight_of_all(node, now)
+        note_local(followed, NULL, s, weight - (<int64_t> now.local - <int64_t> before.local), weight)
+
+
 cdef void note_for_route(
     InterestSink *sink, const Subscription *s, const Node *node, const Interest *before, const Interest *now
 ) noexcept nogil:
     cdef FollowedAccount *followed = <FollowedAccount *> sink
     cdef Subscription **subs
     cdef uint32_t i, weight
+    if not (<Subscriber> followed.queue.link).origins:
+        note_without_origins(followed, s, node, before, now)
+        return
     if interest_total(before) == 0 and now.remote:   # also when a link begins, and learns of all that is there
         subs = node_subs(<Node *> node)
         for i in range(node.nsubs):

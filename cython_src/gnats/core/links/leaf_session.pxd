@@ -32,6 +32,7 @@ cdef class LeafSession(LinkSession):
     cdef uint8_t staged_form, staged_traces, staged_spoke, staged_isolated
     cdef Slice staged_cluster, loop_subject
     cdef int64_t max_subs          # -1: any number
+    cdef int staged_max_payload
     # Subjects that are announced whoever subscribes; under lock, and the owner's
     cdef Slice *mapped
     cdef size_t nmapped
@@ -49,6 +50,7 @@ cdef class LeafSession(LinkSession):
     cdef void begin_to_link(self) noexcept nogil
     cdef void use_permissions(self) noexcept nogil
     cdef void change_permissions(self) noexcept nogil
+    cdef void announce_mapped_differences(self) noexcept nogil
     cdef void change_mapped(self) noexcept nogil
     cdef void unsubscribe_denied(self) noexcept nogil
     cdef bint write_unmapped(self, const InterestChange *change) noexcept nogil

@@ -169,7 +169,7 @@ cdef class LeafSession(LinkSession):
         self.staged_traces = traces
         self.staged_receive = NULL if receive is None else <void *> receive
         self.max_subs = max_subs
-        self.input.parser.max_payload = max_payload
+        self.staged_max_payload = max_payload
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_JOINED | CTL_RESUME, 0)
 
@@ -220,6 +220,7 @@ cdef class LeafSession(LinkSession):
         self.mapped = self.staged_mapped
         self.nmapped = self.nstaged_mapped
         self.staged_mapped = NULL
+        self.input.parser.max_payload = self.staged_max_payload
         pthread_mutex_unlock(&self.lock)
         self.input.parser.pa.m.account = self.account
         self.input.parser.headers = self.staged_form == FORM_RHMSG
@@ -246,11 +247,22 @@ cdef class LeafSession(LinkSession):
         link_announce(self, &self.link, True)
         self.permissions_before = self.guard.permissions
         self.use_permissions()
+        self.announce_mapped_differences()
+        self.changing = 1
         self.walk(write_difference)
-        self.changing = 1   # what has gone before the walk may still wait
-        link_announce(self, &self.link, True)
         self.changing = 0
         self.unsubscribe_denied()
+
+    cdef void announce_mapped_differences(self) noexcept nogil:
+        cdef bint before, now
+        cdef size_t i
+        if not self.spoke:
+            return   # a hub announces them whatever its permissions say
+        for i in range(self.nmapped):
+            before = is_announced(self.permissions_before, self.mapped[i].p, self.mapped[i].n)
+            now = is_announced(self.guard.permissions, self.mapped[i].p, self.mapped[i].n)
+            if before != now and not self.write_interest(self.mapped[i].p, self.mapped[i].n, NULL, 0, now):
+                self.close_soon(WRITE_ERROR)
 
     cdef void unsubscribe_denied(self) noexcept nogil:
         cdef Subscription *s
@@ -310,14 +322,13 @@ cdef class LeafSession(LinkSession):
         cdef const char *subject = change_subject(change)
         if not change.queue_len and self.is_mapped(subject, change.subject_len):
             return True   # it is announced anyway
-        if not is_announced(self.guard.permissions, subject, change.subject_len) and not (
-            # While permissions change, the end of what the former ones allowed to announce is told, too.
-            self.changing and not change.now.local
-            and is_announced(self.permissions_before, subject, change.subject_len)
-        ):
+        cdef bint now = is_announced(self.guard.permissions, subject, change.subject_len)
+        # While permissions change: the peer may know of it, as the former ones allowed.
+        if not now and not (
+                self.changing and is_announced(self.permissions_before, subject, change.subject_len)):
             return True
         return self.write_interest(
-            subject, change.subject_len, change_queue(change), change.queue_len, change.now.local)
+            subject, change.subject_len, change_queue(change), change.queue_len, change.now.local if now else 0)
 
     cdef bint write_difference(self, const InterestChange *change) noexcept nogil:
         cdef const char *subject = change_subject(change)

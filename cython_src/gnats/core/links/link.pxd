@@ -62,7 +62,8 @@ cdef inline bint link_waits(const Link *link) noexcept nogil:
     return load8_acquire(&link.queue.waiting) != 0
 
 
-# Call write() for all interest in the accounts that the link follows, as if it had just come. False: no memory.
+# Call write() for all interest in the accounts that the link follows, as if it had just come. Then announce what has
+# changed meanwhile, also what has been undone: write() may have told of it, or missed it. False: no memory.
 cdef bint link_walk(
     Subscriber owner, Link *link, bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil
 ) noexcept nogil

@@ -18,6 +18,7 @@ from gnats.core.subjects.interest_queue cimport (
     interest_queue_follow,
     interest_queue_free,
     interest_queue_init,
+    interest_queue_keep,
     interest_queue_leave,
     interest_queue_take,
 )
@@ -118,6 +119,7 @@ cdef bint link_walk(
     cdef bint incomplete = False, written = True
     interest_queue_init(&all, link.queue.wanted, link.queue.limit, no_wake, link.queue.link)
     all.note = link.queue.note
+    interest_queue_keep(&link.queue, True)
     pthread_mutex_lock(&(<AccountRegistry> link.registry).lock)
     follower = link.followers
     while follower != NULL and written and not incomplete:
@@ -128,6 +130,8 @@ cdef bint link_walk(
         follower = follower.next
     pthread_mutex_unlock(&(<AccountRegistry> link.registry).lock)
     interest_queue_free(&all)
+    link_announce(owner, link, True)
+    interest_queue_keep(&link.queue, False)
     return written and not incomplete
 
 

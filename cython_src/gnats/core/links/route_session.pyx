@@ -241,9 +241,8 @@ cdef class RouteSession(LinkSession):
         link_announce(self, &self.link, True)
         self.permissions_before = self.guard.permissions
         apply_permissions(self)
+        self.changing = 1
         self.walk(write_difference)
-        self.changing = 1   # what has gone before the walk may still wait
-        link_announce(self, &self.link, True)
         self.changing = 0
 
     cdef void change_accounts(self) noexcept nogil:
@@ -292,8 +291,8 @@ cdef class RouteSession(LinkSession):
         subject.n = change.subject_len
         if self.guard.permissions == NULL or may_publish(&self.guard, self.ps, &subject):
             return self.write_interest(change, change.now.local != 0)
-        # While permissions change, the end of what the former ones allowed to announce is told, too.
-        if self.changing and not change.now.local and is_announced(self.permissions_before, change):
+        # While permissions change: the peer may know of it, as the former ones allowed.
+        if self.changing and is_announced(self.permissions_before, change):
             return self.write_interest(change, False)
         return True
 

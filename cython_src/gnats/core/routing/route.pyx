@@ -215,41 +215,46 @@ cdef Subscription *deliver_to_linked_group(
 ) noexcept nogil:
     """Deliver to one member of a queue group that has members at other servers.
 
-    What comes over a route goes to a member here. Otherwise all members are drawn alike. A route's member that is drawn
-    gets the message; members behind leaf nodes, of this server or of others, come second to all others.
+    All members of the cluster are drawn alike; those behind leaf nodes come second. What comes over a route, or from a
+    hub, goes to no other member of the cluster than one here.
     """
-    cdef uint32_t i, start
     cdef Subscription *s
-    cdef Subscription *second = NULL
-    if m.remote != NULL and (<Subscriber> m.origin).kind == ROUTER:
+    cdef uint32_t i, start
+    if m.remote != NULL and (
+            (<Subscriber> m.origin).kind == ROUTER or (<Subscriber> m.origin).spoke) or group.near == group.local:
         s = deliver_to_group(m, group, group.local, frames, last, r)
         if s != NULL:
             return s
-        second = link_for_routed(m, group)
+        if m.remote != NULL and (<Subscriber> m.origin).kind == ROUTER:
+            s = link_for_routed(m, group)
+            return s if s != NULL and targets_add(targets, m, s) else NULL
     else:
-        start = poller_random(m.ps) % group.n
-        for i in range(group.n):
-            s = group.subs[(start + i) % group.n]
-            if not is_link(s):
-                if deliver_to_member(m, s, frames, last, r):
-                    return s
-            elif not may_take(m, s):
-                continue
-            elif is_second(s):
-                if second == NULL:
-                    second = s
-            elif targets_add(targets, m, s):
+        start = poller_random(m.ps) % group.near
+        for i in range(group.near):
+            s = group.subs[(start + i) % group.near]
+            if targets_add(targets, m, s) if is_link(s) else deliver_to_member(m, s, frames, last, r):
                 return s
-    return second if second != NULL and targets_add(targets, m, second) else NULL
+    return add_behind_leaves(m, group, targets)
 
 
-cdef inline bint is_second(const Subscription *s) noexcept nogil:
-    cdef Slice origin
-    return s.kind == LEAF or routed_origin(s, &origin)
+cdef Subscription *add_behind_leaves(const Message *m, const QueueGroup *group, Targets *targets) noexcept nogil:
+    """Send to a member behind a leaf node, of this server or another one. NULL: none takes the message."""
+    cdef uint32_t i, n = group.n - group.near
+    cdef uint32_t start = poller_random(m.ps) % n if n > 1 else 0
+    cdef Subscription *s
+    cdef Subscription *refused = NULL
+    for i in range(n):
+        s = group.subs[group.near + (start + i) % n]
+        if s == refused:
+            continue   # it stands there as often as it weighs
+        if may_take(m, s) and targets_add(targets, m, s):
+            return s
+        refused = s
+    return NULL
 
 
 cdef inline bint may_take(const Message *m, const Subscription *s) noexcept nogil:
-    """Return whether a link's member of a queue group may take a message, by where it comes from."""
+    """Return whether a member behind a leaf node may take a message, by where it comes from."""
     cdef Slice cluster, origin
     if not may_go_over(m, s):
         return False

@@ -81,6 +81,7 @@ cdef struct InterestQueue:
     InterestChange *last
     size_t bytes
     uint8_t incomplete
+    uint8_t keeps             # see interest_queue_keep()
 
 
 # A queue's sink in the sublist of one account; it must not move while the sublist has it.
@@ -105,6 +106,8 @@ cdef void interest_queue_add(
     FollowedAccount *followed, const Slice *origin, const Subscription *s, uint32_t n) noexcept nogil
 # Follow an account no longer, and drop its changes. Those that the link has taken are the link's.
 cdef void interest_queue_leave(FollowedAccount *sink, Sublist sl) noexcept nogil
+# While `keep`, a change that is undone stays: the link may have been told of it otherwise, by another queue.
+cdef void interest_queue_keep(InterestQueue *q, bint keep) noexcept nogil
 # Take up to `most` changes, the oldest first, chained through `later`; free() each. NULL: there are none.
 # incomplete[0]: changes have been lost. The link must forget all changes that it took, and follow each account anew.
 cdef InterestChange *interest_queue_take(InterestQueue *q, uint32_t most, bint *incomplete) noexcept nogil

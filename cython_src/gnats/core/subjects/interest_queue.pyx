@@ -62,6 +62,12 @@ cdef void interest_queue_leave(FollowedAccount *sink, Sublist sl) noexcept nogil
     pthread_mutex_unlock(&q.lock)
 
 
+cdef void interest_queue_keep(InterestQueue *q, bint keep) noexcept nogil:
+    pthread_mutex_lock(&q.lock)
+    q.keeps = keep
+    pthread_mutex_unlock(&q.lock)
+
+
 cdef InterestChange *interest_queue_take(InterestQueue *q, uint32_t most, bint *incomplete) noexcept nogil:
     cdef InterestChange *taken = NULL
     cdef InterestChange **end = &taken
@@ -191,7 +197,7 @@ cdef bint put_change(
             change.now.local += now.local
         else:
             change.now = now[0]
-        if same_interest(&change.before, &change.now):
+        if not q.keeps and same_interest(&change.before, &change.now):
             take_out(q, change)
             free(change)
         return True

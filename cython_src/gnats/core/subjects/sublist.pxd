@@ -42,9 +42,12 @@ cdef tuple sub_row(const Subscription *s)
 
 
 cdef struct QueueGroup:
-    Subscription **subs  # members, those of links last, each of these `qw` times
+    # Members: first those that are no links', then those at other servers of the cluster, then those behind leaf nodes;
+    # of links each stands there `qw` times.
+    Subscription **subs
     uint32_t n
     uint32_t local       # how many are no links'
+    uint32_t near        # these, and those at other servers of the cluster
 
 
 cdef struct MatchResult:

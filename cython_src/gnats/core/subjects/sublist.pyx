@@ -9,7 +9,7 @@ from gnats.core.subjects.subject cimport is_token, subjects_collide
 from gnats.core.subjects.trie cimport (
     ARRIVE, FWC, GROUP, LITERAL, PWC, Walk, bucket_at, edge_add, edge_find, edge_remove, has_empty_token,
     is_weighted, next_group, node_add_sub, node_drop_sub, node_free, node_interest, node_is_empty, node_new, node_subs,
-    sub_weight, table_grow, walk_next, weigh,
+    speaks_for_leaf, sub_weight, table_grow, walk_next, weigh,
 )
 from gnats.includes.atomics cimport add64, load64, loadi64, store64, store64_release
 from gnats.includes.pthread cimport (
@@ -127,17 +127,19 @@ cdef void append_local(QueueGroup *to, Node *group) noexcept nogil:
             if not is_weighted(subs[i]):
                 to.subs[to.n] = subs[i]
                 to.n += 1
-    to.local = to.n
+    to.local = to.near = to.n
 
 
-cdef void append_links(QueueGroup *to, Node *group) noexcept nogil:
+cdef void append_links(QueueGroup *to, Node *group, bint behind_leaves) noexcept nogil:
     cdef Subscription **subs = node_subs(group)
     cdef uint32_t i, _times
     for i in range(group.nsubs):
-        if is_weighted(subs[i]):
+        if is_weighted(subs[i]) and speaks_for_leaf(subs[i]) == behind_leaves:
             for _times in range(sub_weight(subs[i])):
                 to.subs[to.n] = subs[i]
                 to.n += 1
+    if not behind_leaves:
+        to.near = to.n
 
 
 cdef inline bint same_name(const GroupRef *a, const GroupRef *b) noexcept nogil:
@@ -238,7 +240,10 @@ cdef MatchResult *result_of(const NodeList *found) noexcept nogil:
             append_local(&r.qgroups[refs[refs[i].first].slot], refs[i].group)
         for i in range(ngroups):
             if refs[i].group.nchildren:
-                append_links(&r.qgroups[refs[refs[i].first].slot], refs[i].group)
+                append_links(&r.qgroups[refs[refs[i].first].slot], refs[i].group, False)
+        for i in range(ngroups):
+            if refs[i].group.nchildren:
+                append_links(&r.qgroups[refs[refs[i].first].slot], refs[i].group, True)
     if refs != few_refs:
         free(refs)
     return r

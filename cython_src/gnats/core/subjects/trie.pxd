@@ -153,6 +153,13 @@ cdef inline bint is_weighted(const Subscription *s) noexcept nogil:
     return s.kind == KIND_ROUTER or s.kind == KIND_LEAF
 
 
+cdef inline bint speaks_for_leaf(const Subscription *s) noexcept nogil:
+    """Return whether subscribers behind leaf nodes are meant, here or at another server of the cluster: LS+ of a route,
+    whose sid begins with L (core.links.remote_subs)."""
+    cdef const char *sid = s.data + s.subject_len + s.queue_len
+    return s.kind == KIND_LEAF or (s.kind == KIND_ROUTER and s.sid_len > 1 and sid[0] == c'L' and sid[1] == c' ')
+
+
 cdef inline uint32_t sub_weight(const Subscription *s) noexcept nogil:
     return s.qw if is_weighted(s) and s.qw > 1 else 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.dataplane import DataPlane, Peer, permissions
+from support.dataplane import DataPlane, Peer, flood, permissions
 
 from gnats.connection.closed_state import ClosedState
 from gnats.core.accounts.account import Account
@@ -264,6 +264,16 @@ def test_members_behind_leaf_nodes_come_second(plane: DataPlane, account: Accoun
     shares = [peer.hear().count(b"LMSG foo | g 1\r\n") for peer in (leaf, second)]
     assert sum(shares) == 100
     assert min(shares) > 15
+    members = [client, plane.client(account, other), plane.client(account)]
+    for member in members:
+        member.say(b"SUB foo g 1\r\n")
+    publisher.say(b"PUB foo 1\r\nx\r\n" * 300)
+    shares = [member.hear().count(b"MSG") for member in members]
+    assert sum(shares) == 300
+    assert min(shares) > 50, shares
+    for member in members:
+        member.say(b"UNSUB 1\r\n")
+    leaf.hear(), second.hear()
     leaf.say(b"LMSG foo | g 1\r\nx\r\n" * 10)
     assert (leaf.hear(), second.hear().count(b"LMSG foo | g 1\r\n")) == (b"", 10)
     route = plane.route(other, origins=2)
@@ -347,6 +357,54 @@ def test_permissions_change(plane: DataPlane, account: Account, other: int) -> N
     assert hub.hear() == b""
     hub.session.set_permissions(None)
     assert told(hub) == [b"LS+ a", b"LS+ q g 1"]
+
+
+def test_mapped_subjects_follow_permissions(plane: DataPlane, account: Account, other: int) -> None:
+    """A spoke announces them as far as it may; a hub always does."""
+    hub = plane.leaf(account, other, spoke=True, mapped=(b"from", b"also"))
+    leaf = plane.leaf(account, other, loop_subject=b"$LDS.1", mapped=(b"from",))
+    hub.hear(), leaf.hear()
+    terms = permissions(Permissions(subscribe=SubjectPermission(deny=("from",))))
+    for peer in hub, leaf:
+        assert isinstance(peer.session, LeafSession)
+        peer.session.set_permissions(terms)
+    assert (hub.hear(), leaf.hear()) == (b"LS- from\r\n", b"")
+    plane.client(account).say(b"SUB from 1\r\n")
+    assert (hub.hear(), leaf.hear()) == (b"", b"")
+    for peer in hub, leaf:
+        assert isinstance(peer.session, LeafSession)
+        peer.session.set_permissions(None)
+    assert (hub.hear(), leaf.hear()) == (b"LS+ from\r\n", b"")
+
+
+@pytest.mark.parametrize("what", ["mapped", "permissions"])
+def test_a_change_that_is_undone_after_all_has_been_announced_again(
+    plane: DataPlane, account: Account, other: int, what: str
+) -> None:
+    """The interest of a peer that reads nothing waits; what is announced meanwhile must not outlive it."""
+    leaf = plane.waiting_leaf(other, max_pending=8 << 20)
+    session = leaf.session
+    assert isinstance(session, LeafSession)
+    terms = {"headers": True, "traces": True, "loop_subject": b"$LDS.own"}
+    session.join(account, cluster=b"L", spoke=False, isolated=False, **terms)  # type: ignore[arg-type]
+    leaf.hear()
+    leaf.say(b"LS+ fill\r\n")
+    flood(plane.client(account), b"fill")
+    client = plane.client(account)
+    client.say(b"SUB new 1\r\n")  # waits
+    if what == "mapped":
+        session.set_mapped((b"from",))
+    else:
+        session.set_permissions(permissions(Permissions(subscribe=SubjectPermission(deny=("other",)))))
+    plane.run()
+    client.say(b"UNSUB 1\r\nSUB last 2\r\n")
+    known = set()
+    for line in leaf.hear().splitlines():
+        if line.startswith(b"LS+ "):
+            known.add(line[4:])
+        elif line.startswith(b"LS- "):
+            known.discard(line[4:])
+    assert known - {b"from"} == {b"last"}
 
 
 def test_a_loop_is_noticed(plane: DataPlane, account: Account, other: int) -> None:

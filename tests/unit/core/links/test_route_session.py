@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from support.dataplane import DataPlane, permissions
+from support.dataplane import DataPlane, flood, permissions
 from support.process import resident
 
 from gnats.connection.closed_state import ClosedState
@@ -338,6 +338,42 @@ def test_interest_is_announced_again(plane: DataPlane, other: int) -> None:
     assert sorted(route.hear().splitlines()) == first == [b"RS+ A a", b"RS+ A b g 1"]
     client.say(b"UNSUB 1\r\n")
     assert route.hear() == b"RS- A a\r\n"
+
+
+def test_a_change_that_is_undone_after_all_has_been_announced_again(plane: DataPlane, other: int) -> None:
+    """The interest of a peer that reads nothing waits; what is announced meanwhile must not outlive it."""
+    account = plane.account("A")
+    client, publisher = plane.client(account), plane.client(account)
+    route = plane.route(other, max_pending=8 << 20)
+    route.say(b"RS+ A fill\r\n")
+    flood(publisher, b"fill")
+    client.say(b"SUB new 1\r\n")  # waits
+    assert isinstance(route.session, RouteSession)
+    route.session.announce_again()
+    plane.run()
+    client.say(b"UNSUB 1\r\nSUB last 2\r\n")
+    lines = [line for line in route.hear().splitlines() if line.startswith(b"RS")]
+    assert lines == [b"RS+ A new", b"RS+ A new", b"RS- A new", b"RS+ A last"]
+
+
+def test_a_peer_that_knows_no_origins_takes_the_interest_of_leaf_nodes_for_ours(
+    plane: DataPlane, other: int
+) -> None:
+    account = plane.account("A")
+    client = plane.client(account)
+    first, second = plane.leaf(account, cluster=b"L1"), plane.leaf(account, cluster=b"L2")
+    route = plane.route(other)
+    first.say(b"LS+ foo\r\nLS+ q g 2\r\n")
+    assert route.hear() == b"RS+ A foo\r\nRS+ A q g 2\r\n"
+    second.say(b"LS+ foo\r\nLS+ q g 3\r\n")
+    client.say(b"SUB foo 1\r\nSUB q g 2\r\n")
+    assert route.hear() == b"RS+ A q g 5\r\nRS+ A q g 6\r\n"
+    assert sorted(plane.route(other).hear().splitlines()) == [b"RS+ A foo", b"RS+ A q g 6"]
+    first.say(b"LS- foo\r\nLS- q g\r\n")
+    client.say(b"UNSUB 1\r\nUNSUB 2\r\n")
+    assert route.hear() == b"RS+ A q g 4\r\nRS+ A q g 3\r\n"
+    second.say(b"LS- foo\r\nLS- q g\r\n")
+    assert route.hear() == b"RS- A foo\r\nRS- A q g\r\n"
 
 
 def test_an_account_leaves_a_pooled_connection(plane: DataPlane, other: int) -> None:
