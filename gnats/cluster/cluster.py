@@ -12,6 +12,7 @@ from gnats.cluster.compression import negotiates
 from gnats.cluster.gossip import forward_new_route, implicit_targets
 from gnats.cluster.handshake import Handshake, Spawn, delays_info
 from gnats.cluster.info import OwnInfo, PeerInfo
+from gnats.cluster.link_health import Configured, LinkHealth
 from gnats.cluster.name import ClusterName
 from gnats.cluster.pinning import Pinning
 from gnats.cluster.route import Route, Target, ping_limits
@@ -121,7 +122,9 @@ class Cluster:
             pinned=lambda: self.routes.pinned,
             create=self._dialled,
             spawn=spawn,
+            failed=self._attempt_failed,
         )
+        self.health = LinkHealth("route", log, lambda: self.routes, self._configured)
         self.pinning = Pinning(self.routes, log, has_account=self.has_account)
         self.open: dict[int, Route] = {}
         """All connections by id, also those that are not registered (yet)."""
@@ -318,11 +321,13 @@ class Cluster:
                 self._ended[name] += final.get(name, 0)
             if reason == _TLS_FAILED and route.url:
                 self._tls_failed(route.session, route.url)
+            self.health.closed(route, final, reason)
         route.session = None
         self.stale += reason == _STALE
         self._closed_as_slow += reason in _SLOW
         remote = f" - Remote: {route.remote_name}" if route.remote_name else ""
         self._log.notice(f"{route} - Router connection closed: {ClosedState(reason)}{remote}")
+        self._note_attempt(route, reason)
         self.forget(route)
         if self._pollers is not None and not route.no_reconnect:
             self._reconnect(route)
@@ -332,6 +337,30 @@ class Cluster:
 
         if host_was_wrong(session):
             self._tls_name.refused(url)
+
+    def _configured(self) -> Iterator[Configured]:
+        """Yield the routes of the configuration, once more for each account with routes of its own."""
+        for account in ("", *self.routes.pinned):
+            yield from (Configured(url.host, account) for url in self._options().cluster.routes)
+
+    def _attempt_failed(self, target: Target, error: str) -> None:
+        link = Configured(target.url.host, target.account)
+        routes = (route for route in self.routes if route.account == target.account)
+        if any(route.url and route.url.host == target.url.host for route in routes):
+            self.health.reached(link)  # the other server has dialled, and cannot be dialled itself
+        else:
+            self.health.failed(link, error)
+
+    def _note_attempt(self, route: Route, reason: int) -> None:
+        """Note the end of a connection to a configured route: an attempt has failed, unless it has joined."""
+        if not route.explicit or route.url is None or self._pollers is None:
+            return
+        if route.joined:
+            return
+        if route.to_self or self.routes.to(route.remote_id, route.account):  # it needs no connection
+            self.health.reached(Configured(route.url.host, route.account))
+        else:
+            self._attempt_failed(route.target(), str(ClosedState(reason)))
 
     def forget(self, route: Route) -> None:
         """Remove a route from the table, and the peer with its last one (removeRoute). Idempotent."""
@@ -385,6 +414,8 @@ class Cluster:
 
     def joined(self, route: Route, info: PeerInfo, added: Added, *, dialled: bool) -> None:
         """Tell the other servers and the clients of the route's peer, if it is new."""
+        if route.explicit and route.url:
+            self.health.reached(Configured(route.url.host, route.account))
         if added.forward:
             forward_new_route(self.routes, route, info, dialled=dialled)
         if route.account:

@@ -15,7 +15,7 @@ async def wait_for_mesh(cluster: "Cluster", remote_ids: Iterable[str]) -> None:
     servers' ids, which change with each start: a connection to a server that has ended does not count.
     """
     wanted = dict.fromkeys(remote_ids, True)
-    await _wait(cluster, lambda: cluster.routes.linked() == wanted)
+    await wait_until(cluster.watchers, lambda: cluster.routes.linked() == wanted)
 
 
 def send_mark(cluster: "Cluster", mark: str) -> None:
@@ -29,7 +29,7 @@ def send_mark(cluster: "Cluster", mark: str) -> None:
 
 async def wait_for_mark(cluster: "Cluster", mark: str) -> None:
     """Return when all connected servers have sent the mark, and so have told of their interest before it."""
-    await _wait(cluster, lambda: all(route.mark == mark for route in cluster.routes))
+    await wait_until(cluster.watchers, lambda: all(route.mark == mark for route in cluster.routes))
 
 
 def linked_names(cluster: "Cluster") -> list[str]:
@@ -40,12 +40,13 @@ def linked_names(cluster: "Cluster") -> list[str]:
     )
 
 
-async def _wait(cluster: "Cluster", condition: Callable[[], bool]) -> None:
+async def wait_until(watchers: set[Callable[[], object]], condition: Callable[[], bool]) -> None:
+    """Return when a condition holds; it is looked at again whenever `watchers` are called."""
     changed = asyncio.Event()
-    cluster.watchers.add(changed.set)
+    watchers.add(changed.set)
     try:
         while not condition():
             changed.clear()
             await changed.wait()
     finally:
-        cluster.watchers.discard(changed.set)
+        watchers.discard(changed.set)

@@ -46,7 +46,7 @@ class Solicitor:
 
     `to_self` has the addresses of this server: a name's addresses that are among them are not dialled.
     `pinned` returns the accounts that have connections of their own. `spawn` runs a coroutine until the
-    server shuts down.
+    server shuts down. `failed` is called with a route of the configuration that cannot be dialled, and why.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Solicitor:
         pinned: Callable[[], tuple[str, ...]],
         create: Callable[[socket.socket, str, int, Target], object],
         spawn: "Callable[[Coroutine[Any, Any, None]], object]",
+        failed: Callable[[Target, str], object],
         connect: Connect = connect_socket,
         resolve: Resolve = look_up,
     ) -> None:
@@ -65,6 +66,7 @@ class Solicitor:
         self._pinned = pinned
         self._create = create
         self._spawn = spawn
+        self._failed = failed
         self._connect = connect
         self._resolve = resolve
         self.to_self: frozenset[Address] = frozenset()
@@ -126,6 +128,8 @@ class Solicitor:
             level = "ERR" if self._reported(attempts, first=first) else "DBG"
             if level == "ERR" or self._log.debug_on:
                 self._log.log(level, f"Error trying to connect to route (attempt {attempts}): {reason}")
+            if target.explicit:
+                self._failed(target, reason)
             cluster = self._options().cluster
             if not target.explicit and attempts > max(cluster.connect_retries, 0):
                 self.accepted(target)

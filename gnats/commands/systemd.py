@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 LINKED = "X_GNATS_LINKED"
 """Of a server with routes: the names of the servers to which it has all connections, with blanks between."""
+HUBS = "X_GNATS_HUBS"
+"""Of a leaf node: the names of the servers to which its remotes are connected, with blanks between."""
 _PINGS = 3
 """Pings in each watchdog interval: more than one, so that a late ping does no harm."""
 
@@ -45,10 +47,12 @@ class Service:
         self._notifier = notifier
         self._stopping = False
         self._state = ""
-        self._linked: list[str] = []
+        self._links: list[str] = []
         server.on_state = self.on_state
         if server.cluster:
-            server.cluster.watchers.add(self._on_routes)
+            server.cluster.watchers.add(self._on_links)
+        if server.leafs:
+            server.leafs.watchers.add(self._on_links)
         self.on_state("ready")
         self._watchdog = asyncio.create_task(self._watch(watchdog / _PINGS)) if watchdog else None
 
@@ -71,21 +75,29 @@ class Service:
             self._notifier.notify("STOPPING=1", "STATUS=Shutting down")
 
     def _serving(self) -> list[str]:
-        status = f"STATUS=Serving clients at {self._server.client_url}"
-        if not self._server.cluster:
-            return [status]
-        from gnats.cluster.mesh import linked_names
+        status, links = f"STATUS=Serving clients at {self._server.client_url}", []
+        if self._server.cluster:
+            from gnats.cluster.mesh import linked_names
 
-        self._linked = linked = linked_names(self._server.cluster)
-        servers = "1 other server" if len(linked) == 1 else f"{len(linked)} other servers"
-        return [f"{status}, connected to {servers} of the cluster", f"{LINKED}={' '.join(linked)}"]
+            linked = linked_names(self._server.cluster)
+            servers = "1 other server" if len(linked) == 1 else f"{len(linked)} other servers"
+            status += f", connected to {servers} of the cluster"
+            links.append(f"{LINKED}={' '.join(linked)}")
+        if self._server.leafs and self._server.leafs.remotes:
+            from gnats.leafnodes.mesh import hub_names
 
-    def _on_routes(self) -> None:
+            hubs, wanted = hub_names(self._server.leafs), len(self._server.leafs.remotes)
+            status += f", as a leaf node with {len(hubs)} of {wanted} remotes"
+            links.append(f"{HUBS}={' '.join(hubs)}")
+        self._links = links
+        return [status, *links]
+
+    def _on_links(self) -> None:
         """Notify of the servers that the server is connected to, if they are others than before."""
         if self._state == "ready" and not self._stopping:
-            before = self._linked
+            before = self._links
             message = self._serving()
-            if self._linked != before:
+            if self._links != before:
                 self._notifier.notify(*message)
 
     async def _watch(self, interval: float) -> None:

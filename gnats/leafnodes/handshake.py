@@ -63,6 +63,9 @@ class Joining(Protocol):
     def informed(self, leaf: Leaf, info: PeerInfo) -> None:
         """Use what an INFO says that may change."""
 
+    def marked(self, leaf: Leaf, mark: str) -> None:
+        """Note a mark of the peer."""
+
     def secure(self, leaf: Leaf, info: PeerInfo) -> None:
         """Hand a connection that was dialled to its poller, over TLS if one of the servers requires it."""
 
@@ -216,6 +219,7 @@ class Handshake:
             return
         leaf.headers = connect.headers and not opts.no_header_support
         leaf.compression = leaf.compression or connect.compress_mode or NOT_SUPPORTED
+        leaf.peer_id = connect.server_id
         leaf.peer_name = connect.name
         leaf.remote_account = connect.remote_account
         leaf.isolated = leaf.isolated or connect.isolate
@@ -278,7 +282,12 @@ class Handshake:
             or leaf.connected
             or not self._compresses(leaf, info, self._options().leafnodes.compression)
         ):
+            self._mark(leaf, info)
             leaf.session.resume()
+
+    def _mark(self, leaf: Leaf, info: PeerInfo) -> None:
+        if leaf.has_joined and info.nonce:
+            self._leafnodes.marked(leaf, info.nonce)
 
     def _read(self, leaf: Leaf, arg: bytes) -> PeerInfo | None:
         try:
@@ -316,6 +325,7 @@ class Handshake:
         leaf.has_info = True
         leaf.nonce = info.nonce or leaf.nonce
         leaf.headers = info.headers and not self._options().no_header_support
+        leaf.peer_id = info.server_id
         leaf.peer_name = info.server_name or info.server_id
         leaf.peer_domain = info.domain
         leaf.peer_cluster = info.cluster
@@ -335,6 +345,7 @@ class Handshake:
     def _further_info(self, leaf: Leaf, info: PeerInfo) -> None:
         assert leaf.session
         leaf.remote_account = info.remote_account
+        self._mark(leaf, info)
         self._leafnodes.informed(leaf, info)
         if info.connect_info and not leaf.has_joined:
             leaf.stop_waiting()

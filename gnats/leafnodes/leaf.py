@@ -42,11 +42,13 @@ class Leaf(Session):
         "isolated",
         "js_denials",
         "mapped",
+        "mark",
         "negotiated",
         "no_reconnect",
         "peer_cluster",
         "peer_denials",
         "peer_domain",
+        "peer_id",
         "peer_name",
         "proto",
         "registered",
@@ -79,6 +81,10 @@ class Leaf(Session):
         self.isolated = False
         """The peer is not told of the interest of other leaf nodes."""
         self.peer_name = ""
+        self.peer_id = ""
+        """The peer's server id, which changes with each of its starts."""
+        self.mark = ""
+        """The last mark that has come (gnats.leafnodes.mesh)."""
         self.peer_cluster = ""
         self.peer_domain = ""
         self.remote_account = ""

@@ -12,6 +12,7 @@ from gnats.auth.connect import limits
 from gnats.clock import call_later
 from gnats.cluster.compression import negotiates
 from gnats.cluster.info import TRACES_PROTO
+from gnats.cluster.link_health import Configured, LinkHealth
 from gnats.connection.closed_state import ClosedState
 from gnats.core.links.leaf_session import LeafEvent
 from gnats.core.net.connection import Connection
@@ -121,10 +122,15 @@ class LeafNodes:
             events=hooks.events,
             spawn=spawn,
         )
-        self._solicitor = Solicitor(log, options=options, create=self._dialled, spawn=spawn)
+        self._solicitor = Solicitor(
+            log, options=options, create=self._dialled, spawn=spawn, failed=self._attempt_failed
+        )
         self.remotes: list[Remote] = []
         self.table = LeafTable()
         """The connections that have joined an account."""
+        self.health = LinkHealth("leafnode", log, lambda: self.table, self._configured)
+        self.watchers: set[Callable[[], object]] = set()
+        """Called when a connection has joined its account, or is closed, and when a mark has come."""
         self.open: dict[int, Leaf] = {}
         """All connections by id, also those that have not joined an account (yet)."""
         self._first: dict[int, PeerInfo] = {}
@@ -329,6 +335,7 @@ class LeafNodes:
             sock.close()
             what = f"Unable to lookup account {options.account} for solicited leafnode connection"
             log.error(f"{what}: account missing")
+            self._attempt_failed(remote, "account missing")
             self._solicitor.dial_again(remote)
             return
         leaf = self._create(sock, host, port, account, remote=remote, url=url)
@@ -495,9 +502,25 @@ class LeafNodes:
         self._closed_as_slow += reason in _SLOW
         remote = f" - Remote: {leaf.peer_name}" if leaf.peer_name else ""
         self._log.notice(f"{leaf} - Leafnode connection closed: {why}{remote}")
+        if leaf.has_joined:
+            self.health.closed(leaf, leaf.final, reason)
+        elif leaf.remote and leaf.remote.valid and self._pollers is not None:
+            self._attempt_failed(leaf.remote, str(why))
         self._leave(leaf)
+        self._tell_watchers()
         if leaf.remote and leaf.remote.valid and self._pollers is not None and not leaf.no_reconnect:
             self._solicitor.dial_again(leaf.remote)
+
+    def _tell_watchers(self) -> None:
+        for watcher in list(self.watchers):
+            watcher()
+
+    def _configured(self) -> Iterator[Configured]:
+        """Yield the remotes of the configuration that are not disabled."""
+        return (configured(remote) for remote in self.remotes if remote.valid)
+
+    def _attempt_failed(self, remote: Remote, error: str) -> None:
+        self.health.failed(configured(remote), error)
 
     @staticmethod
     def _tls_failed(session: "LeafSession", remote: Remote) -> None:
@@ -602,6 +625,9 @@ class LeafNodes:
             max_subs=max_subs,
             max_payload=max_payload,
         )
+        if leaf.remote:
+            self.health.reached(configured(leaf.remote))
+        self._tell_watchers()
 
     def informed(self, leaf: Leaf, info: PeerInfo) -> None:
         """Use what an INFO of a server that was dialled says: URLs to dial, permissions."""
@@ -614,6 +640,11 @@ class LeafNodes:
         leaf.imports, leaf.exports = info.imports, info.exports
         if leaf.has_joined and leaf.session:
             leaf.session.set_permissions(*session_permissions(leaf))
+
+    def marked(self, leaf: Leaf, mark: str) -> None:
+        """Note a mark of the peer (gnats.leafnodes.mesh)."""
+        leaf.mark = mark
+        self._tell_watchers()
 
     def update_mapped(self) -> None:
         """Announce the present mappings and service imports of accounts, which may have changed."""
@@ -637,3 +668,9 @@ def announced_anyway(leaf: Leaf) -> tuple[bytes, ...]:
         [] if leaf.spoke else [service.subscription()[0] for service in account.service_imports.values()]
     )
     return tuple(dict.fromkeys((*account.mapped, *imports)))
+
+
+def configured(remote: Remote) -> Configured:
+    """Return how a remote is named to operators."""
+    options = remote.options
+    return Configured(",".join(url.host for url in options.urls), options.account)

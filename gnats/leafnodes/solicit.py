@@ -23,7 +23,8 @@ SHARED_SYSTEM_DELAY = 0.25
 class Solicitor:
     """Dials remotes, and runs `create` with each socket, its address, its remote and its URL.
 
-    `spawn` runs a coroutine until the server shuts down.
+    `spawn` runs a coroutine until the server shuts down. `failed` is called with a remote that cannot be
+    dialled, and why.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Solicitor:
         options: "Callable[[], Options]",
         create: Callable[[socket.socket, str, int, Remote, URL], Coroutine[Any, Any, None]],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
+        failed: Callable[[Remote, str], object],
         connect: Connect = connect_socket,
         resolve: Resolve = look_up,
     ) -> None:
@@ -40,6 +42,7 @@ class Solicitor:
         self._options = options
         self._create = create
         self._spawn = spawn
+        self._failed = failed
         self._connect = connect
         self._resolve = resolve
 
@@ -68,6 +71,7 @@ class Solicitor:
             except OSError as exc:
                 attempts += 1
                 self._report(url, attempts, exc, first=first)
+                self._failed(remote, str(exc))
                 interval = self._options().leafnodes.reconnect_interval
                 await sleep(interval + random.uniform(0, interval))
                 continue

@@ -21,6 +21,7 @@ from gnats.monitor.pages.debugz import expvarz, ipqueuesz, stacksz
 from gnats.monitor.pages.healthz import healthz
 from gnats.monitor.pages.jsz import jsz
 from gnats.monitor.pages.leafz import leafz
+from gnats.monitor.pages.linkz import linkz
 from gnats.monitor.pages.options import (
     AccountStatzOptions,
     AccountzOptions,
@@ -230,6 +231,7 @@ class Monitor:
             "/varz": lambda query: varz(server),
             "/gatewayz": lambda query: gatewayz(server, GatewayzOptions.from_query(query)),
             "/leafz": lambda query: leafz(server, LeafzOptions.from_query(query)),
+            "/linkz": lambda query: linkz(server),
             "/accountz": lambda query: accountz(server, AccountzOptions.from_query(query)),
             "/accstatz": lambda query: account_statz(server, AccountStatzOptions.from_query(query)),
             "/jsz": lambda query: jsz(server, JszOptions.from_query(query)),

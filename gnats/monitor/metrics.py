@@ -1,4 +1,7 @@
-"""/metrics: the server for Prometheus. Keeps nothing between scrapes; no series is about one connection."""
+"""/metrics: the server for Prometheus. No series is about one connection.
+
+Links are summed by the remote server's name; what links of the past have carried is kept (link_health.py).
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
@@ -8,7 +11,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from gnats.cluster.link_health import LinkHealth
 from gnats.go.text import SECOND
+from gnats.monitor.pages.linkz import healths
 from gnats.monitor.pages.varz import VarzServer
 from gnats.version import NATS_VERSION, __version__
 
@@ -52,6 +57,7 @@ class ServerCollector(Collector):
         yield from self._server_metrics()
         yield from self._traffic_metrics()
         yield from self._account_metrics()
+        yield from link_metrics(healths(self._server))
         yield from self._process
         requests = self._server.http_requests
         yield _counter(
@@ -126,6 +132,59 @@ class ServerCollector(Collector):
                 messages.add_metric([name, direction], count[f"{direction}_msgs"])
                 sizes.add_metric([name, direction], count[f"{direction}_bytes"])
         yield from (connections, subs, messages, sizes, slow)
+
+
+_LINK = ("kind", "remote")
+
+
+def link_metrics(kinds: Iterable[LinkHealth]) -> Iterator[Metric]:
+    """Yield the metrics of links: routes and leaf node connections."""
+    gauges = {
+        name: GaugeMetricFamily(f"gnats_link_{name}", what, labels=_LINK)
+        for name, what in (
+            ("up", "1 while there is a connection to the remote server, 0 after the last one"),
+            ("connections", "Connections to the remote server"),
+            ("pending_bytes", "Bytes queued for the remote server"),
+            ("rtt_seconds", "Round trip time, the longest of the connections"),
+            ("subscriptions", "Subscriptions of the remote server"),
+            ("slow", "1 while the remote server reads too slowly"),
+        )
+    }
+    messages, sizes = (
+        CounterMetricFamily(f"gnats_link_{what}", f"{what.title()} of links", labels=(*_LINK, "direction"))
+        for what in ("messages", "bytes")
+    )
+    slow = CounterMetricFamily(
+        "gnats_link_times_slow", "Times the remote server began to be slow", labels=_LINK
+    )
+    stale = CounterMetricFamily("gnats_link_stale", "Connections closed for not answering", labels=_LINK)
+    missing = GaugeMetricFamily(
+        "gnats_link_missing",
+        "1 while a configured route or remote is not connected, after two attempts",
+        labels=("kind", "address", "account"),
+    )
+    for health in kinds:
+        for peer in health.check():
+            labels = health.kind, peer.name
+            values: dict[str, float] = {
+                "up": int(peer.connections > 0),
+                "connections": peer.connections,
+                "pending_bytes": peer.pending,
+                "subscriptions": peer.subscriptions,
+                "slow": int(peer.slow),
+            }
+            if peer.rtt:  # without a PONG there is none
+                values["rtt_seconds"] = peer.rtt / SECOND
+            for name, value in values.items():
+                gauges[name].add_metric(labels, value)
+            for direction in _DIRECTIONS:
+                messages.add_metric((*labels, direction), peer.traffic[f"{direction}_msgs"])
+                sizes.add_metric((*labels, direction), peer.traffic[f"{direction}_bytes"])
+            slow.add_metric(labels, peer.times_slow)
+            stale.add_metric(labels, peer.stale)
+        for link, problem in health.configured().items():
+            missing.add_metric((health.kind, *link), int(problem is not None))
+    yield from (*gauges.values(), messages, sizes, slow, stale, missing)
 
 
 Rows = Iterable[tuple[tuple[str, ...], float]]

@@ -3,6 +3,7 @@
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gnats.clock import sleep
 from gnats.core.net.connection import Connection
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Links:
         self.leafs = _make_leafs(server) if opts.leafnodes.configured else None
         parts: tuple[Cluster | LeafNodes | None, ...] = self.cluster, self.leafs
         self._parts = [part for part in parts if part is not None]
+        self._watched = False
 
     def __bool__(self) -> bool:
         """Whether the server may have connections to others."""
@@ -108,6 +110,20 @@ class Links:
         for part in self._parts:
             part.serve(events)
 
+    def watch(self) -> None:
+        """Begin to check again and again whether links are slow, if there are parts. Idempotent."""
+        if self._parts and not self._watched:
+            self._watched = True
+            self._server.spawn(self._watch())
+
+    async def _watch(self) -> None:
+        from gnats.cluster.link_health import CHECK_INTERVAL
+
+        while True:
+            await sleep(CHECK_INTERVAL)
+            for part in self._parts:
+                part.health.check()
+
     async def reload_leafs(self, changes: "LeafNodeChanges", tls: "LeafTLS | None") -> None:
         """Apply changes of the options of leaf nodes. A server may get its first remote by them."""
         from gnats.leafnodes.reload import reload_leafnodes
@@ -119,6 +135,7 @@ class Links:
             self._parts.append(self.leafs)
             self.leafs.serve(self._events)
             await self.leafs.start(server.pollers)
+            self.watch()
         self.leafs.tls = tls
         reload_leafnodes(self.leafs, changes, server.log)
 

@@ -360,6 +360,7 @@ class Server:
             self._listening["cluster"] = await self.cluster.start(self.pollers, self.port)
         if self.leafs:
             self.leafs.solicit()
+        self.links.watch()
         if self._profiler:
             self._listening["profile"] = self._profiler.sock
         self.update_ports_file()

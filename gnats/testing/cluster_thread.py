@@ -1,36 +1,47 @@
 """A cluster of servers in threads of this process, for tests of programs that connect to several servers."""
 
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
+from secrets import token_hex
 from typing import Any, Self
 
+from gnats.cluster import mesh
 from gnats.cluster.cluster import Cluster
-from gnats.cluster.mesh import send_mark, wait_for_mark, wait_for_mesh
 from gnats.go.hostport import RANDOM_PORT
 from gnats.go.url import URL
+from gnats.leafnodes import mesh as leaf_mesh
+from gnats.leafnodes.leafnodes import LeafNodes
 from gnats.options.values.cluster import LOOPBACK, ClusterOptions
+from gnats.options.values.leafnodes import LeafNodeOptions, RemoteLeafOptions
 from gnats.server.server import Server
 from gnats.system.ports import reserve_port
 from gnats.testing.server_thread import STOP_TIMEOUT, ServerThread
+
+LEAF_RECONNECT = 0.05
+"""Seconds before a leaf node that has lost its hub dials another one."""
+_LEAF_USER = "leaf"
 
 _marks = count(1)
 
 
 @dataclass(slots=True)
 class _Place:
-    """A member's ports, which stay the same when it starts again."""
+    """A server's ports, which stay the same when it starts again; 0 where it does not listen."""
 
+    name: str
+    route_port: int = 0
+    leaf_port: int = 0
+    port: int = RANDOM_PORT
     running_id: str = ""
     """The id of the running server, empty while none runs."""
-    port: int = RANDOM_PORT
-    route_port: int = RANDOM_PORT
     reserved: list[socket.socket] = field(default_factory=list)
 
     def reserve(self) -> None:
         """Keep the ports while no server listens on them."""
-        for port in self.port, self.route_port:
+        for port in filter(None, (self.port, self.route_port, self.leaf_port)):
             with suppress(OSError):  # another process was faster: the next start says so
                 self.reserved.append(reserve_port(port))
 
@@ -38,33 +49,111 @@ class _Place:
         while self.reserved:
             self.reserved.pop().close()
 
+    def learn(self, server: Server) -> None:
+        """Note the id and the ports of the server that runs here."""
+        self.running_id, self.port = server.id, server.port
+        self.route_port = server.cluster.port if server.cluster else 0
+        self.leaf_port = server.leafs.port if server.leafs else 0
+
+
+class _Group:
+    """Servers that are made alike, by number. `make` makes one for a number and its place."""
+
+    def __init__(self, places: list[_Place], make: Callable[[int, _Place], ServerThread]) -> None:
+        self.places = places
+        self.servers: list[ServerThread] = []
+        self._make = make
+
+    @property
+    def running(self) -> list[int]:
+        return [number for number, place in enumerate(self.places) if place.running_id]
+
+    @property
+    def stopped(self) -> list[int]:
+        return [number for number, place in enumerate(self.places) if not place.running_id]
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the servers that run."""
+        return [place.running_id for place in self.places if place.running_id]
+
+    def check_stopped(self, number: int, what: str) -> None:
+        """Raise RuntimeError unless a server was started and stopped."""
+        if number not in self.stopped or number >= len(self.servers):
+            raise RuntimeError(f"the cluster has no {what} {number} that was stopped")
+
+    def start(self, number: int) -> None:
+        place = self.places[number]
+        server = self._make(number, place)
+        self.servers[number : number + 1] = [server]
+        place.release()
+        try:
+            server.start()
+        except BaseException:
+            server.stop(check=False)  # wait for the end of its thread
+            raise
+        server.call(place.learn)
+
+    def stop(self, number: int, *, check: bool) -> None:
+        place = self.places[number]
+        place.running_id = ""
+        try:
+            self.servers[number].stop(check=check)
+        finally:
+            place.reserve()
+
 
 class ClusterThread:
     """Servers on 127.0.0.1, each in a thread of its own and connected to all others.
 
-    They are called s0, s1 and so on. Keywords set options of all members by name, as those of ServerThread
-    do; `cluster`, a ClusterOptions, sets those of their routes. Names and ports are the cluster's own.
-    Members may be stopped and started again one by one. Use it as a context manager, or call start() and
-    stop(), from one thread.
+    They are called s0, s1 and so on. With `leafs=2` there are leaf nodes l0 and l1, too: each is connected to
+    one of the others, and to another one when that stops. Keywords set options of all servers by name, as
+    those of ServerThread do; `cluster`, a ClusterOptions, sets those of the members' routes, `leafnodes`, a
+    LeafNodeOptions, those of their port for leaf nodes. Names and ports are the cluster's own. Servers may be
+    stopped and started again one by one. Use it as a context manager, or call start() and stop(), from one
+    thread.
     """
 
-    def __init__(self, size: int = 3, *, name: str = "test", **options: Any) -> None:
+    def __init__(self, size: int = 3, *, leafs: int = 0, name: str = "test", **options: Any) -> None:
         if size < 1:
             raise ValueError(f"a cluster has at least one server, not {size}")
+        if leafs < 0:
+            raise ValueError(f"a cluster has 0 or more leaf nodes, not {leafs}")
         routes: ClusterOptions = options.pop("cluster", None) or ClusterOptions()
         self._cluster = replace(routes, name=name, host=LOOPBACK)
+        self._leafnodes: LeafNodeOptions = options.pop("leafnodes", None) or LeafNodeOptions()
+        if leafs:
+            self._leafnodes = _with_user(self._leafnodes)
         self._options = options
-        self._places = [_Place() for _ in range(size)]
-        self.servers: list[ServerThread] = []
-        """The members by number, once they have started; one that starts again is another ServerThread."""
+        leaf_port = RANDOM_PORT if leafs else 0
+        places = [_Place(f"s{number}", RANDOM_PORT, leaf_port) for number in range(size)]
+        self._members = _Group(places, self._make)
+        self._leafs = _Group([_Place(f"l{number}") for number in range(leafs)], self._make_leaf)
+        self._ended: set[str] = set()
+        """The ids of leaf nodes that were stopped."""
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._members.places)
+
+    @property
+    def servers(self) -> list[ServerThread]:
+        """The members by number, once they have started; one that starts again is another ServerThread."""
+        return self._members.servers
+
+    @property
+    def leafs(self) -> list[ServerThread]:
+        """The leaf nodes by number, in the same way."""
+        return self._leafs.servers
 
     @property
     def running(self) -> list[int]:
         """The numbers of the members that run."""
-        return [number for number, place in enumerate(self._places) if place.running_id]
+        return self._members.running
+
+    @property
+    def running_leafs(self) -> list[int]:
+        """The numbers of the leaf nodes that run."""
+        return self._leafs.running
 
     @property
     def client_url(self) -> str:
@@ -78,39 +167,49 @@ class ClusterThread:
             raise RuntimeError("no server of the cluster runs")
         return [self.servers[number].client_url for number in self.running]
 
+    @property
+    def leaf_urls(self) -> list[str]:
+        """The URLs for clients of all leaf nodes that run."""
+        return [self.leafs[number].client_url for number in self.running_leafs]
+
     # -- life ------------------------------------------------------------------------------------------------
 
     def start(self, member: int | None = None) -> None:
-        """Start a stopped member again, on its ports; without `member`, all that do not run.
+        """Start a stopped member again, on its ports; without `member`, all servers that do not run.
 
-        Return when each running member is connected to all others. Raises OptionError and ServerError, and
-        TimeoutError when they do not connect in STOP_TIMEOUT (gnats.testing.server_thread).
+        Return when each running member is connected to all others, and each leaf node to one of them. Raises
+        OptionError and ServerError, and TimeoutError when they do not connect in STOP_TIMEOUT
+        (gnats.testing.server_thread).
         """
-        stopped = [number for number, place in enumerate(self._places) if not place.running_id]
         if member is None:
-            members = stopped
-        elif member in stopped and member < len(self.servers):
-            members = [member]
+            self._start_all(self._members.stopped, self._leafs.stopped)
         else:
-            raise RuntimeError(f"the cluster has no server {member} that was stopped")
-        try:
-            for number in members:
-                self._start(number)
-            self._wait_for_mesh()
-        except BaseException:
-            self._stop_all(check=False)
-            raise
+            self._members.check_stopped(member, "server")
+            self._start_all([member], [])
+
+    def start_leaf(self, number: int) -> None:
+        """Start a stopped leaf node again, on its port; return when it is connected. Raises as start()."""
+        self._leafs.check_stopped(number, "leaf node")
+        self._start_all([], [number])
 
     def stop(self, member: int | None = None) -> None:
         """Stop a member, as ServerThread.stop() does; without `member`, all that run. Idempotent.
 
-        After the stop of one, return when the others have noticed. Raises what ServerThread.stop() raises.
+        After the stop of one, return when the others have noticed: each leaf node is connected to one that
+        runs, if there is one. Raises what ServerThread.stop() raises.
         """
         if member is None:
             self._stop_all(check=ServerThread.checks_rest)
-        elif self._places[member].running_id:
-            self._stop(member, check=ServerThread.checks_rest)
-            self._wait_for_mesh()
+        elif self._members.places[member].running_id:
+            self._members.stop(member, check=ServerThread.checks_rest)
+            self._wait_for_links()
+
+    def stop_leaf(self, number: int) -> None:
+        """Stop a leaf node; return when the members have noticed. Idempotent. Raises as stop()."""
+        if running_id := self._leafs.places[number].running_id:
+            self._ended.add(running_id)
+            self._leafs.stop(number, check=ServerThread.checks_rest)
+            self._wait_for_links()
 
     def __enter__(self) -> Self:
         self.start()
@@ -120,75 +219,135 @@ class ClusterThread:
         self._stop_all(check=ServerThread.checks_rest and kind is None)
 
     def wait_for_interest(self) -> None:
-        """Return when each running member knows what clients of the others have subscribed to.
+        """Return when each running server knows what clients of the others have subscribed to.
 
         It takes subscriptions into account that a server has answered: call the client's flush() before. A
-        message that is published afterwards, to any member, reaches them. Raises TimeoutError.
+        message that is published afterwards, to any server, reaches them. Raises TimeoutError.
         """
         mark = f"mark{next(_marks)}"
-        for number in self.running:
-            self.servers[number].call(lambda server: send_mark(_cluster_of(server), mark))
-        for number in self.running:
-            server = self.servers[number]
-            server.run(wait_for_mark(_cluster_of(server.server), mark))
+        # Interest goes from a leaf node to its hub, to the other members, and to their leaf nodes.
+        self._send_leaf_marks(self._leafs, mark)
+        self._wait_for_leaf_marks(self._members, mark, self._leafs.ids)
+        for server in self._running(self._members):
+            server.call(lambda inner: mesh.send_mark(_cluster_of(inner), mark))
+        for server in self._running(self._members):
+            server.run(mesh.wait_for_mark(_cluster_of(server.server), mark))
+        self._send_leaf_marks(self._members, mark)
+        self._wait_for_leaf_marks(self._leafs, mark, self._members.ids)
 
-    # -- members ---------------------------------------------------------------------------------------------
+    # -- servers ---------------------------------------------------------------------------------------------
 
-    def _make(self, number: int) -> ServerThread:
+    def _make(self, number: int, place: _Place) -> ServerThread:
         """Make a member that connects to those that run now."""
-        place = self._places[number]
         urls = [
-            URL("nats-route", host=f"{LOOPBACK}:{self._places[other].route_port}") for other in self.running
+            URL("nats-route", host=f"{LOOPBACK}:{self._members.places[other].route_port}")
+            for other in self.running
         ]
         own = {
-            "server_name": f"s{number}",
+            "server_name": place.name,
             "host": LOOPBACK,
             "port": place.port,
             "cluster": replace(self._cluster, port=place.route_port, routes=tuple(urls)),
+            "leafnodes": replace(self._leafnodes, host=LOOPBACK, port=place.leaf_port),
         }
         return ServerThread(**self._options | own)
 
-    def _start(self, number: int) -> None:
-        place = self._places[number]
-        server = self._make(number)
-        self.servers[number : number + 1] = [server]
-        place.release()
-        try:
-            server.start()
-        except BaseException:
-            server.stop(check=False)  # wait for the end of its thread
-            raise
-        place.running_id, place.port, place.route_port = server.call(
-            lambda inner: (inner.id, inner.port, _cluster_of(inner).port)
-        )
+    def _make_leaf(self, number: int, place: _Place) -> ServerThread:
+        """Make a leaf node of all members; each dials another one first."""
+        block = self._leafnodes
+        urls = [
+            URL(
+                "nats-leaf",
+                user=block.username,
+                password=block.password,
+                host=f"{LOOPBACK}:{member.leaf_port}",
+            )
+            for member in self._members.places
+        ]
+        first = number % len(urls)
+        remote = RemoteLeafOptions(tuple(urls[first:] + urls[:first]), no_randomize=True)
+        own = {
+            "server_name": place.name,
+            "host": LOOPBACK,
+            "port": place.port,
+            "leafnodes": LeafNodeOptions(reconnect_interval=LEAF_RECONNECT, remotes=(remote,)),
+        }
+        return ServerThread(**self._options | own)
 
-    def _stop(self, number: int, *, check: bool) -> None:
-        place = self._places[number]
-        place.running_id = ""
+    def _start_all(self, members: list[int], leafs: list[int]) -> None:
         try:
-            self.servers[number].stop(check=check)
-        finally:
-            place.reserve()
+            for number in members:
+                self._members.start(number)
+            for number in leafs:
+                self._leafs.start(number)
+            self._wait_for_links()
+        except BaseException:
+            self._stop_all(check=False)
+            raise
 
     def _stop_all(self, *, check: bool) -> None:
+        groups = self._members, self._leafs
         with ExitStack() as stack:
-            for place in self._places:
-                stack.callback(place.release)
-            for number in reversed(self.running):
-                stack.callback(self._stop, number, check=check)
+            for group in groups:
+                for place in group.places:
+                    stack.callback(place.release)
+            for group in groups:  # the last callback runs first: leaf nodes stop before members
+                for number in reversed(group.running):
+                    stack.callback(group.stop, number, check=check)
+            self._ended.update(self._leafs.ids)
 
-    def _wait_for_mesh(self) -> None:
-        """Return when each running member has all connections to all others, and to no other server."""
-        for number in self.running:
+    @staticmethod
+    def _running(group: _Group) -> list[ServerThread]:
+        return [group.servers[number] for number in group.running]
+
+    # -- waits -----------------------------------------------------------------------------------------------
+
+    def _wait_for_links(self) -> None:
+        """Return when the servers that run have all connections to each other, and to no other server."""
+        for number in self._members.running:
             server = self.servers[number]
-            others = [self._places[other].running_id for other in self.running if other != number]
+            others = [
+                self._members.places[other].running_id for other in self._members.running if other != number
+            ]
             try:
-                server.run(wait_for_mesh(_cluster_of(server.server), others))
+                server.run(mesh.wait_for_mesh(_cluster_of(server.server), others))
+                if self._leafs.places:
+                    server.run(leaf_mesh.wait_for_departure(_leafs_of(server.server), self._ended))
             except TimeoutError:
                 missing = f"s{number} is not connected to just the others that run"
                 raise TimeoutError(f"{missing}, after {STOP_TIMEOUT:.0f} s") from None
+        for number in self._leafs.running if self._members.running else ():
+            server = self.leafs[number]
+            try:
+                server.run(leaf_mesh.wait_for_hubs(_leafs_of(server.server), self._members.ids))
+            except TimeoutError:
+                missing = f"l{number} is not connected to a server that runs"
+                raise TimeoutError(f"{missing}, after {STOP_TIMEOUT:.0f} s") from None
+
+    def _send_leaf_marks(self, group: _Group, mark: str) -> None:
+        for server in self._running(group) if self._leafs.places else ():
+            server.call(lambda inner: leaf_mesh.send_mark(_leafs_of(inner), mark))
+
+    def _wait_for_leaf_marks(self, group: _Group, mark: str, server_ids: list[str]) -> None:
+        for server in self._running(group) if self._leafs.places else ():
+            server.run(leaf_mesh.wait_for_mark(_leafs_of(server.server), mark, server_ids))
+
+
+def _with_user(block: LeafNodeOptions) -> LeafNodeOptions:
+    """Return a block with a user for leaf nodes, so that they need none of the members' clients' users.
+
+    Raises ValueError for a block with other credentials.
+    """
+    if block.users or block.nkey:
+        raise ValueError("the leafnodes block of a cluster with leafs has a username, or no credentials")
+    return block if block.username else replace(block, username=_LEAF_USER, password=token_hex(16))
 
 
 def _cluster_of(server: Server) -> Cluster:
     assert server.cluster, "the options of a member have a port for routes"
     return server.cluster
+
+
+def _leafs_of(server: Server) -> LeafNodes:
+    assert server.leafs, "the options have a port for leaf nodes, or a remote"
+    return server.leafs

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 import pytest
 from support.wire import Connection
 
-from gnats.testing import ServerThread
+from gnats.go.url import parse_url
+from gnats.options.values.cluster import ClusterOptions, Compression
+from gnats.system.ports import port_of, reserve_port
+from gnats.testing import ClusterThread, ServerThread
 
 from .driver import Browser, installed
 
@@ -82,6 +85,43 @@ def rows(page: Browser, selector: str) -> list[list[str]]:
     return page.run(script, selector) or [[]]
 
 
+def open_dashboard(browser: Browser, server: ServerThread) -> None:
+    browser.complaints()
+    browser.open(f"http://127.0.0.1:{server.monitor_port}/dashboard")
+
+
+def test_it_shows_routes_and_leaf_nodes(browser: Browser) -> None:
+    options = {"http_port": -1, "cluster": ClusterOptions(pool_size=-1, compression=Compression("off"))}
+    with (
+        ClusterThread(2, leafs=1, **options) as cluster,
+        Connection(("127.0.0.1", cluster.leafs[0].port)) as client,
+    ):
+        client.send(b"CONNECT {}\r\nSUB orders.* 1\r\n")
+        client.fence()
+        cluster.wait_for_interest()
+        open_dashboard(browser, cluster.servers[0])
+        found = browser.wait(lambda: {row[0]: row for row in rows(browser, "#link_rows") if len(row) == 9})
+        leaf, route = found["l0 (leaf node)"], found["s1 (route)"]
+        assert (leaf[2], leaf[5]) == ("$G", "0 B")
+        assert int(leaf[6]) >= 1  # orders.*, and the subject for detecting loops
+        assert leaf[8].startswith("s2_")
+        assert (route[5], route[8]) == ("0 B", "off")
+        assert browser.text("#state") == "healthy"
+    assert browser.complaints() == []
+
+
+def test_it_shows_a_route_that_is_missing(browser: Browser) -> None:
+    with reserve_port() as reserved:
+        where = f"127.0.0.1:{port_of(reserved)}"
+        cluster = ClusterOptions(name="C", port=-1, routes=(parse_url(f"nats://{where}"),))
+        with ServerThread(http_port=-1, cluster=cluster) as server:
+            open_dashboard(browser, server)
+            browser.wait(lambda: "missing route" in browser.text("#link_rows"))
+            assert [row[1] for row in rows(browser, "#link_rows")] == [where] * 2
+            assert browser.text("#state") == "2 links have problems"
+    assert browser.complaints() == []
+
+
 def test_names_that_clients_choose_are_text(page: Browser, server: ServerThread) -> None:
     with busy(server):
         page.wait(lambda: HOSTILE in page.text("#connection_rows"))
@@ -153,7 +193,7 @@ def test_it_is_for_everyone(page: Browser) -> None:
     named = page.run(
         f"return {regions}.map((e) => document.getElementById(e.getAttribute('aria-labelledby')))"
     )
-    assert len(named) == 4 and all(named)
+    assert len(named) == 5 and all(named)
     ids = page.run("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
     assert len(ids) == len(set(ids))
     assert page.run("return document.querySelector('#state').getAttribute('role')") == "status"

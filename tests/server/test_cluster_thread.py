@@ -16,8 +16,10 @@ from support.servers import TIMEOUT
 
 from gnats import ServerError
 from gnats.errors import OptionError
+from gnats.options.values.auth import User
 from gnats.options.values.cluster import ClusterOptions
 from gnats.options.values.jetstream import JetStreamOptions
+from gnats.options.values.leafnodes import LeafNodeOptions
 from gnats.system.ports import port_of, reserve_port
 from gnats.testing import ClusterThread, ServerThread
 
@@ -155,6 +157,90 @@ def test_options_are_those_of_all_members() -> None:
         assert links(cluster.servers[0]) == {"s1": 2}
 
 
+def hub_of(leaf: ServerThread) -> list[str]:
+    """Return the names of the servers to which a leaf node is connected."""
+
+    def names(inner: object) -> list[str]:
+        return [leaf.peer_name for leaf in inner.leafs.table]  # type: ignore[attr-defined]
+
+    return leaf.call(names)
+
+
+def test_leaf_nodes_are_spread_over_the_members(io_threads: int) -> None:
+    before = set(threading.enumerate())
+    with ClusterThread(2, leafs=3, io_threads=io_threads) as cluster:
+        assert [leaf.call(lambda inner: inner.name) for leaf in cluster.leafs] == ["l0", "l1", "l2"]
+        assert [hub_of(leaf) for leaf in cluster.leafs] == [["s0"], ["s1"], ["s0"]]
+        assert cluster.leaf_urls == [leaf.client_url for leaf in cluster.leafs]
+        assert len({*cluster.leaf_urls, *cluster.client_urls}) == 5
+        assert (len(cluster), cluster.running, cluster.running_leafs) == (2, [0, 1], [0, 1, 2])
+    assert set(threading.enumerate()) == before
+    assert cluster.running_leafs == []
+
+
+async def test_interest_of_leaf_nodes_is_known_everywhere_after_the_wait(io_threads: int) -> None:
+    with ClusterThread(2, leafs=2, io_threads=io_threads) as cluster:
+        urls = cluster.leaf_urls + cluster.client_urls  # l0 s0, l1 s1
+        async with joined(urls[0]) as one, joined(urls[1]) as two, joined(urls[3]) as member:
+            for number in range(30):
+                for subscriber, publisher in (one, two), (one, member), (member, one):
+                    subscription = await subscriber.subscribe(f"s.{number}")
+                    await subscriber.flush(TIMEOUT)  # type: ignore[arg-type]
+                    cluster.wait_for_interest()
+                    await publisher.publish(f"s.{number}", b"%d" % number)
+                    assert (await subscription.next_msg(TIMEOUT)).data == b"%d" % number
+                    await subscription.unsubscribe()
+
+
+async def test_a_leaf_node_moves_to_another_member_and_may_stop() -> None:
+    with ClusterThread(2, leafs=1) as cluster:
+        port = cluster.leafs[0].port
+        for hub in 0, 1:
+            assert hub_of(cluster.leafs[0]) == [f"s{hub}"]
+            cluster.stop(hub)
+            assert hub_of(cluster.leafs[0]) == [f"s{1 - hub}"]
+            cluster.start(hub)
+        cluster.stop_leaf(0)
+        cluster.stop_leaf(0)
+        assert cluster.running_leafs == []
+        assert all(hub_of(server) == [] for server in cluster.servers)
+        with pytest.raises(RuntimeError, match="the cluster has no leaf node 1 that was stopped"):
+            cluster.start_leaf(1)
+        cluster.start_leaf(0)
+        assert (cluster.running_leafs, cluster.leafs[0].port) == ([0], port)
+        async with joined(cluster.leafs[0].client_url) as one, joined(cluster.client_url) as two:
+            assert await publish_and_receive(one, two, cluster) == b"hi"
+
+
+def test_leaf_nodes_need_none_of_the_users() -> None:
+    users = (User("a", "secret"),)
+    with ClusterThread(1, leafs=1, users=users, max_payload=1000) as cluster:
+        assert hub_of(cluster.leafs[0]) == ["s0"]
+        assert cluster.leafs[0].call(lambda inner: inner.opts.max_payload) == 1000
+    with ClusterThread(1, leafs=1, leafnodes=LeafNodeOptions(username="u", password="p")) as cluster:
+        assert hub_of(cluster.leafs[0]) == ["s0"]
+    with pytest.raises(ValueError, match="has a username, or no credentials"):
+        ClusterThread(1, leafs=1, leafnodes=LeafNodeOptions(users=users))
+
+
+def test_all_stop_and_start_with_their_leaf_nodes() -> None:
+    cluster = ClusterThread(1, leafs=1)
+    cluster.start()
+    cluster.stop(0)
+    assert cluster.running_leafs == [0]  # it waits for the member
+    cluster.start(0)
+    assert hub_of(cluster.leafs[0]) == ["s0"]
+    cluster.stop()
+    cluster.start()
+    assert hub_of(cluster.leafs[0]) == ["s0"]
+    cluster.stop()
+
+
+def test_a_number_of_leaf_nodes_is_not_negative() -> None:
+    with pytest.raises(ValueError, match="a cluster has 0 or more leaf nodes, not -1"):
+        ClusterThread(leafs=-1)
+
+
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_cluster_has_a_server(size: int) -> None:
     with pytest.raises(ValueError, match="a cluster has at least one server"):
@@ -201,8 +287,8 @@ async def test_async(nats_cluster):
     await two.close()
 
 def test_factory(nats_cluster_factory):
-    one, two = nats_cluster_factory(2, max_payload=77), nats_cluster_factory()
-    assert (len(one), len(two)) == (2, 3)
+    one, two = nats_cluster_factory(2, leafs=1, max_payload=77), nats_cluster_factory()
+    assert (len(one), len(one.leafs), len(two), len(two.leafs)) == (2, 1, 3, 0)
     assert one.servers[1].call(lambda server: server.opts.max_payload) == 77
 """
     )

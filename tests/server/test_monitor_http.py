@@ -247,6 +247,17 @@ async def test_metrics(start: Start, connect: Connect, http: aiohttp.ClientSessi
     assert all(name[0].startswith(("gnats_", "python_gc_")) for name in values)
 
 
+async def test_problems_of_links(start: Start, http: aiohttp.ClientSession) -> None:
+    server = await start(http_port=-1, server_name="here")
+    async with http.get(url(server, "/linkz")) as response:
+        page = await response.json()
+    assert (page["server_name"], page["links"], page["problems"]) == ("here", [], [])
+    async with http.get(url(server, "/healthz?links=1")) as response:
+        assert (response.status, await response.json()) == (200, {"status": "ok", "links": []})
+    async with http.get(url(server, "/healthz")) as response:
+        assert (response.status, await response.json()) == (200, {"status": "ok"})
+
+
 @pytest.mark.parametrize("path", ["/dashboard", "/dashboard/app.css", "/dashboard/app.js", "/"])
 async def test_pages_for_people_may_load_only_from_the_server(
     start: Start, http: aiohttp.ClientSession, path: str

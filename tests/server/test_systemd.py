@@ -14,7 +14,7 @@ from support.servers import KINDS, TIMEOUT, Kind
 from support.wire import Connection
 
 from gnats import Server
-from gnats.commands.systemd import LINKED, Notifier, Service, start_service
+from gnats.commands.systemd import HUBS, LINKED, Notifier, Service, start_service
 from gnats.testing import ClusterThread
 
 from .conftest import Start
@@ -134,6 +134,20 @@ def test_a_server_of_a_cluster_tells_of_its_routes(manager: Manager) -> None:
         assert manager.read() == {"STATUS": alone, LINKED: ""}
         cluster.start(1)
         assert manager.read() == {"STATUS": connected, LINKED: "s1"}
+    assert manager.read()["STOPPING"] == "1"
+    assert manager.silent()
+
+
+def test_a_leaf_node_tells_of_its_hubs(manager: Manager) -> None:
+    with ClusterThread(1, leafs=1) as cluster:
+        leaf, url = cluster.leafs[0], cluster.leaf_urls[0]
+        assert leaf.call(lambda server: start_service(server, {"NOTIFY_SOCKET": manager.address}))
+        status = f"Serving clients at {url}, as a leaf node with {{}} of 1 remotes"
+        assert manager.read() == {"READY": "1", "STATUS": status.format(1), HUBS: "s0"}
+        cluster.stop(0)
+        assert manager.read() == {"STATUS": status.format(0), HUBS: ""}
+        cluster.start(0)
+        assert manager.read() == {"STATUS": status.format(1), HUBS: "s0"}
     assert manager.read()["STOPPING"] == "1"
     assert manager.silent()
 

@@ -20,9 +20,10 @@ from gnats.system.ports import port_of, reserve_port
 
 _ABOUT = """\
 Starts a cluster of gnats servers on 127.0.0.1, to try and to test: each in a process of its own, and
-connected to all others. Prints their URLs, then follows their logs. Ctrl-C stops all; so does the end of one.
+connected to all others; with --leaf, servers that are leaf nodes of it, too. Prints their URLs, then follows
+their logs. Ctrl-C stops all; so does the end of one.
 """
-_UNSUPPORTED = {"gateways": "gateways are", "leaf": "leaf nodes are"}
+_UNSUPPORTED = {"gateways": "gateways are"}
 """Options of what is not built yet."""
 
 
@@ -45,10 +46,15 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=PORT,
         metavar="PORT",
-        help="client port of the first server, the others have the next ones; -1: free ports (%(default)s)",
+        help="client port of the first server; the next ones are the others', then leaf nodes'; -1: free ones"
+        " (%(default)s)",
     )
     up.add_argument("--threads", type=int, metavar="N", help="I/O threads of each server (default: auto)")
-    up.add_argument("--js", action="store_true", help="with JetStream (not supported in a cluster yet)")
+    up.add_argument(
+        "--js",
+        action="store_true",
+        help="with JetStream (of one server, with or without leaf nodes: not supported in a cluster yet)",
+    )
     up.add_argument(
         "--store",
         type=Path,
@@ -56,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
         help="folder for configuration files and streams, which stays (default: a temporary one)",
     )
     up.add_argument("--gateways", type=int, metavar="N", help="not supported yet")
-    up.add_argument("--leaf", type=int, metavar="N", help="not supported yet")
+    up.add_argument("--leaf", type=int, default=0, metavar="K", help="number of leaf nodes (default: 0)")
     return root
 
 
@@ -70,7 +76,7 @@ def cluster_main(argv: Sequence[str] | None = None) -> int:
         for option, what in _UNSUPPORTED.items():
             if getattr(args, option) is not None:
                 raise OptionError(f"--{option}: {what} not supported yet")
-        plan = Plan(args.size, args.name, args.port, args.threads, args.js)
+        plan = Plan(args.size, args.name, args.port, args.threads, args.js, args.leaf)
         plan.validate()
         _up(plan, args.store)
     except (OptionError, ServerError) as exc:

@@ -11,8 +11,10 @@ from gnats.commands.cluster.plan import Member
 
 _COLORS = (36, 33, 32, 35, 34, 31)
 """Of names on a terminal, in turn: cyan, yellow, green, magenta, blue, red."""
-_ORDINARY = re.compile(r"\[\d+\] (\S+ \S+ )?\[(INF\] |ERR\] Error trying to connect to route )")
-"""Matches lines that each start has: members dial those that do not listen yet."""
+_ORDINARY = re.compile(
+    r"\[\d+\] (\S+ \S+ )?\[(INF\] |ERR\] Error trying to connect to route |WRN\] Route to )"
+)
+"""Matches lines that each start has: members dial those that do not listen yet, perhaps more than once."""
 _LOGGED = re.compile(r"\[\d+\] (\S+ \S+ )?\[\w+\] |gnats-server: ")
 """What precedes the text of a log line or of an error."""
 
@@ -71,14 +73,19 @@ class Output:
 
 
 def table(cluster: str, members: Sequence[Member]) -> str:
-    """Return the table of members, and a line that says how to connect."""
+    """Return the table of members and leaf nodes, and lines that say how to connect."""
     rows = [("name", "clients", "monitoring")]
     rows += [(member.name, member.client_url, member.monitor_url or "-") for member in members]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-    urls = ",".join(member.client_url for member in members)
-    servers = "1 server" if len(members) == 1 else f"{len(members)} servers, each connected to all others"
-    head = f"Cluster {cluster}: {servers}. Ctrl-C stops it."
-    return "\n".join([head, *lines, f"Connect to any of them: {urls}", ""])
+    urls = [member.client_url for member in members if not member.is_leaf]
+    leaf_urls = [member.client_url for member in members if member.is_leaf]
+    servers = "1 server" if len(urls) == 1 else f"{len(urls)} servers, each connected to all others"
+    if leaf_urls:
+        servers += ", and 1 leaf node" if len(leaf_urls) == 1 else f", and {len(leaf_urls)} leaf nodes"
+    lines.insert(0, f"Cluster {cluster}: {servers}. Ctrl-C stops it.")
+    if leaf_urls:
+        lines.append(f"Connect to a leaf node: {' or '.join(leaf_urls)}")
+    return "\n".join([*lines, f"Connect to any of them: {','.join(urls)}", ""])

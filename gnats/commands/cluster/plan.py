@@ -1,4 +1,4 @@
-"""The members of a cluster that is about to start: names, ports, configurations."""
+"""The servers of a cluster that is about to start: names, ports, configurations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,9 @@ from gnats.system.ports import LOOPBACK
 NAME = "gnats"
 PORT = 4222
 MOST = 32
-"""Members: as many processes, each with connections to all others."""
+"""Members: as many processes, each with connections to all others; and as many leaf nodes."""
+HUB_DOMAIN = "hub"
+"""The JetStream domain of members with leaf nodes; a leaf node's is its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +25,19 @@ class Plan:
     size: int
     name: str = NAME
     port: int = PORT
-    """The client port of the first member; the others have the next ones. -1: each has a free one."""
+    """The client port of the first member; the others, then leaf nodes, have the next ones. -1: free ones."""
     threads: int | None = None
     jetstream: bool = False
+    leafs: int = 0
+    """Leaf nodes, each of all members."""
 
     def validate(self) -> None:
         """Raise OptionError, one line, for what cannot be."""
         if not 1 <= self.size <= MOST:
             raise OptionError(f"a cluster has 1 to {MOST} servers, not {self.size}")
-        last = 65536 - self.size
+        if not 0 <= self.leafs <= MOST:
+            raise OptionError(f"--leaf takes 0 to {MOST} leaf nodes, not {self.leafs}")
+        last = 65536 - self.size - self.leafs
         if self.port != RANDOM_PORT and not 1 <= self.port <= last:
             raise OptionError(f"--port takes -1 (free ports) or 1 to {last}, not {self.port}")
         if not self.name or " " in self.name:
@@ -42,12 +48,15 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A server of the cluster. A monitoring port of 0: it has none."""
+    """A server of the cluster, or a leaf node of it. A port of 0: it has none."""
 
     name: str
     client_port: int
     monitor_port: int
     route_port: int
+    leaf_port: int = 0
+    """The port for leaf nodes."""
+    is_leaf: bool = False
 
     @property
     def client_url(self) -> str:
@@ -64,23 +73,35 @@ class Member:
         """The URL that the other members connect to."""
         return f"nats-route://{LOOPBACK}:{self.route_port}"
 
+    @property
+    def leaf_url(self) -> str:
+        """The URL that leaf nodes connect to."""
+        return f"nats-leaf://{LOOPBACK}:{self.leaf_port}"
+
 
 def plan_members(plan: Plan, free_port: Callable[[], int]) -> list[Member]:
-    """Give the members names and ports; `free_port` returns one that nobody else gets."""
+    """Give the members, and then the leaf nodes, names and ports.
+
+    `free_port` returns one that nobody else gets.
+    """
     monitored = find_spec("aiohttp") is not None
+    routed = plan.size > 1
+    names = [f"s{number + 1}" for number in range(plan.size)]
     return [
         Member(
-            f"s{number + 1}",
+            name,
             free_port() if plan.port == RANDOM_PORT else plan.port + number,
             free_port() if monitored else 0,
-            free_port(),
+            free_port() if routed and name in names else 0,
+            free_port() if plan.leafs and name in names else 0,
+            is_leaf=name not in names,
         )
-        for number in range(plan.size)
+        for number, name in enumerate([*names, *(f"l{number + 1}" for number in range(plan.leafs))])
     ]
 
 
 def configuration(plan: Plan, member: Member, members: list[Member], folder: Path) -> str:
-    """Return the configuration file of a member, whose files are in `folder`."""
+    """Return the configuration file of a server, whose files are in `folder`."""
     lines = [
         "# Written by `gnats cluster up`, which overwrites it.",
         f"server_name: {member.name}",
@@ -91,15 +112,42 @@ def configuration(plan: Plan, member: Member, members: list[Member], folder: Pat
     if plan.threads is not None:
         lines.append(f"io_threads: {plan.threads}")
     if plan.jetstream:
-        lines.append(f"jetstream {{ store_dir: {quote(str(folder / member.name))} }}")
-    routes = [f'        "{other.route_url}"' for other in members if other != member]
-    lines += [
+        # Streams of leaf nodes are apart from the cluster's: each side has a domain of its own.
+        domain = f", domain: {member.name if member.is_leaf else HUB_DOMAIN}" if plan.leafs else ""
+        lines.append(f"jetstream {{ store_dir: {quote(str(folder / member.name))}{domain} }}")
+    if member.route_port:
+        lines += _cluster_block(plan, member, members)
+    if member.leaf_port:
+        lines.append(f'leafnodes {{ listen: "{LOOPBACK}:{member.leaf_port}" }}')
+    if member.is_leaf:
+        lines += _remotes(member, members)
+    return "\n".join(lines) + "\n"
+
+
+def _cluster_block(plan: Plan, member: Member, members: list[Member]) -> list[str]:
+    others = [other for other in members if other != member and not other.is_leaf]
+    return [
         "cluster {",
         f"    name: {quote(plan.name)}",
         f'    listen: "{LOOPBACK}:{member.route_port}"',
         "    routes: [",
-        *routes,
+        *(f'        "{other.route_url}"' for other in others),
         "    ]",
         "}",
     ]
-    return "\n".join(lines) + "\n"
+
+
+def _remotes(leaf: Member, members: list[Member]) -> list[str]:
+    """Have a leaf node dial all members in turn, each leaf node another one first."""
+    hubs = [member for member in members if not member.is_leaf]
+    first = [member for member in members if member.is_leaf].index(leaf) % len(hubs)
+    return [
+        "leafnodes {",
+        "    remotes: [ {",
+        "        no_randomize: true",
+        "        urls: [",
+        *(f'            "{hub.leaf_url}"' for hub in hubs[first:] + hubs[:first]),
+        "        ]",
+        "    } ]",
+        "}",
+    ]

@@ -1,4 +1,4 @@
-"""The process of a member: its start, its log, its messages about routes, its end."""
+"""The process of a member: its start, its log, its messages about links, its end."""
 
 import asyncio
 import codecs
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gnats.commands.systemd import LINKED
+from gnats.commands.systemd import HUBS, LINKED
 
 _CHUNK = 1 << 16
 _LONGEST_MESSAGE = 1 << 16
@@ -25,7 +25,7 @@ class MemberProcess:
     """A gnats-server in a process of its own, which ends with this one.
 
     It reports to a socket in `folder`, as to a service manager. `show` is called with lines of its log,
-    `changed` when `linked` has changed.
+    `changed` when `ready`, `linked` or `hubs` have changed.
     """
 
     def __init__(
@@ -36,8 +36,12 @@ class MemberProcess:
         changed: Callable[[], object],
     ) -> None:
         self.name = name
-        self.linked: frozenset[str] | None = None
-        """The other members to which it has all connections; None before it accepts clients."""
+        self.ready = False
+        """It accepts clients."""
+        self.linked: frozenset[str] = frozenset()
+        """The other members to which it has all connections."""
+        self.hubs: frozenset[str] = frozenset()
+        """Of a leaf node: the members to which it is connected."""
         self._show = show
         self._changed = changed
         self._address = folder / f"{name}.notify"
@@ -99,9 +103,13 @@ class MemberProcess:
                 return
             for line in message.split("\n"):
                 name, _, value = line.partition("=")
-                if name == LINKED:
+                if name == "READY":
+                    self.ready = True
+                elif name == LINKED:
                     self.linked = frozenset(value.split())
-                    self._changed()
+                elif name == HUBS:
+                    self.hubs = frozenset(value.split())
+            self._changed()
 
 
 def _end_with_parent(parent: int) -> Callable[[], None]:

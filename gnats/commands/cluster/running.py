@@ -1,4 +1,4 @@
-"""A cluster that runs: members start, connect to each other, and all stop when one ends or at a signal."""
+"""A cluster that runs: servers start, connect to each other, and all stop when one ends or at a signal."""
 
 import asyncio
 import signal
@@ -14,7 +14,7 @@ from gnats.errors import ServerError
 from gnats.go.text import os_error
 
 START_TIMEOUT = 60.0
-"""Seconds until all members must be connected to each other."""
+"""Seconds until all members must be connected to each other; then, until all leaf nodes must be to them."""
 STOP_TIMEOUT = 20.0
 """Seconds that members may take to end; a server drops slow clients after half of that."""
 
@@ -22,7 +22,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Running:
-    """The members of a cluster, as processes. `configs` are their configuration files."""
+    """The members of a cluster and its leaf nodes, as processes. `configs` are their configuration files.
+
+    Leaf nodes start when the members are connected: so each finds the member that it dials first.
+    """
 
     def __init__(
         self, cluster: str, members: Sequence[Member], configs: Sequence[Path], sockets: Path, output: Output
@@ -50,12 +53,10 @@ class Running:
         if pipe is not None:
             loop.add_reader(pipe, self._hang_up)  # only the end of its reader makes it readable
         try:
-            await self._start()
-            try:
-                async with timeout(START_TIMEOUT):
-                    await self._wait(self._is_full)
-            except TimeoutError:
-                raise ServerError(f"gave up after {START_TIMEOUT:.0f} s: {next(self._missing())}") from None
+            for leafs in False, True:
+                if not (self._interrupted or self._output.error):
+                    await self._start(leafs=leafs)
+                    await self._wait_for_links()
             if not self._interrupted:
                 self._output.print_table(self._cluster, self._members)
                 await self._wait(lambda: False)
@@ -66,8 +67,11 @@ class Running:
             for signum in _SIGNALS:
                 loop.remove_signal_handler(signum)
 
-    async def _start(self) -> None:
-        for process, conf in zip(self._processes, self._configs, strict=True):
+    async def _start(self, *, leafs: bool) -> None:
+        """Start the members, or the leaf nodes."""
+        for member, process, conf in zip(self._members, self._processes, self._configs, strict=True):
+            if member.is_leaf != leafs:
+                continue
             try:
                 await process.start(conf)
             except OSError as exc:
@@ -75,6 +79,14 @@ class Running:
                 raise ServerError(f"{process.name} does not start: {reason}") from None
             end = self._ends[process.name] = asyncio.create_task(process.follow())
             end.add_done_callback(lambda _: self._changed.set())
+
+    async def _wait_for_links(self) -> None:
+        """Return when the servers that were started are connected. Raises ServerError."""
+        try:
+            async with timeout(START_TIMEOUT):
+                await self._wait(self._is_full)
+        except TimeoutError:
+            raise ServerError(f"gave up after {START_TIMEOUT:.0f} s: {next(self._missing())}") from None
 
     async def _wait(self, condition: Callable[[], bool]) -> None:
         """Wait until the condition holds, or the cluster is to stop.
@@ -131,12 +143,16 @@ class Running:
 
     def _missing(self) -> Iterator[str]:
         """Yield in words what members still have to do."""
-        for process in self._processes:
-            if process.linked is None:
+        members = [member.name for member in self._members if not member.is_leaf]
+        for member, process in zip(self._members, self._processes, strict=True):
+            if process.name not in self._ends:
+                continue  # it is to be started later
+            if not process.ready:
                 yield f"{process.name} is not ready"
-            elif others := [
-                other.name for other in self._members if other.name not in {process.name, *process.linked}
-            ]:
+            elif member.is_leaf:
+                if not process.hubs:
+                    yield f"{process.name} is not connected to a server of the cluster"
+            elif others := [name for name in members if name not in {process.name, *process.linked}]:
                 yield f"{process.name} is not connected to {', '.join(others)}"
 
     def _obituary(self, name: str, code: int) -> str:

@@ -25,7 +25,8 @@ class Subscriber(Connection):
         """Return counters for monitoring, each read by itself.
 
         pending_bytes, in_msgs, out_msgs, in_bytes, out_bytes, subscriptions, last_activity (unix ns), rtt
-        (ns; 0: not measured), stalls.
+        (ns; 0: not measured), stalls, slow, late (1 from a missed write deadline until the peer has caught
+        up), gate (bytes pending beyond which producers are stalled).
         """
     def subscriptions(self) -> list[tuple[bytes, bytes, bytes, int, int]]:
         """Return (subject, queue, sid, delivered, max) of each subscription."""

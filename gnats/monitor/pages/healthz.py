@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from gnats.go.text import quote
+from gnats.monitor.pages.linkz import LinkedServer, problems
 from gnats.monitor.pages.options import HealthzOptions
 from gnats.monitor.pages.render import Page
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 OK, BAD_REQUEST, NOT_FOUND, INTERNAL_ERROR, UNAVAILABLE = 200, 400, 404, 500, 503
 
 
-class HealthzServer(Protocol):
+class HealthzServer(LinkedServer, Protocol):
     """The server as this page sees it."""
 
     @property
@@ -31,8 +32,16 @@ def healthz(server: HealthzServer, options: HealthzOptions) -> Page:
     """Check the server's health.
 
     The page has `status` ("ok", "error" or "unavailable"), `status_code` (an HTTP status), and on failure
-    `error` or, with details, `errors`.
+    `error` or, with details, `errors`. With `options.links` it also has `links`, the problems of links: these
+    do not make the server unhealthy, and nats-server knows no such member.
     """
+    page = _health(server, options)
+    if options.links:
+        page["links"] = problems(server)
+    return page
+
+
+def _health(server: HealthzServer, options: HealthzOptions) -> Page:
     for missing, asked, what in (
         ("account", options.stream, "stream"),
         ("stream", options.consumer, "consumer"),

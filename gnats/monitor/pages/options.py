@@ -254,7 +254,7 @@ class JszOptions(PageOptions):
 
 @dataclass(frozen=True, slots=True)
 class HealthzOptions(PageOptions):
-    """The parts of the server to check; `details` lists every failure."""
+    """The parts of the server to check; `details` lists every failure, `links` those of links (gnats)."""
 
     js_enabled: bool = False
     js_enabled_only: bool = False
@@ -264,6 +264,7 @@ class HealthzOptions(PageOptions):
     stream: str = ""
     consumer: str = ""
     details: bool = False
+    links: bool = False
 
     @classmethod
     def from_query(cls, query: Query) -> Self:
@@ -276,6 +277,7 @@ class HealthzOptions(PageOptions):
             account=query.text("account"),
             stream=query.text("stream"),
             consumer=query.text("consumer"),
+            links=query.flag("links"),
         )
 
 

@@ -5,6 +5,7 @@ const INTERVAL = 2000; // ms between two polls
 const KEPT = 150; // points of a chart: five minutes
 const SHOWN = 10; // rows of a table
 const FETCHED = 50; // connections among which the busiest are looked for
+const MOST_LINKS = 32; // rows of the table of links
 const MOST_SUBS = 500; // a connection with more subscriptions is not asked for them
 const SUBS_EVERY = 3; // polls
 
@@ -122,6 +123,7 @@ const client = (conn) => [conn.name, conn.lang, conn.version].filter(Boolean).jo
 const serverRates = new Rates();
 const accountRates = new Rates();
 const connectionRates = new Rates();
+const linkRates = new Rates();
 const subRates = new Rates();
 const msgsChart = new Chart("msgs_chart", "msgs_most", count, "Messages");
 const bytesChart = new Chart("bytes_chart", "bytes_most", bytes, "Bytes");
@@ -206,6 +208,30 @@ function showConnections(pages) {
   return busiest.map(({ conn }) => conn);
 }
 
+const KINDS = { route: "route", leafnode: "leaf node" };
+
+// Show problems, then the links; pools have many, so the busiest first.
+function showLinks(page) {
+  const time = Date.parse(page.now);
+  const slow = new Set(page.problems.filter((each) => each.problem === "slow").map((each) => `${each.kind} ${each.remote}`));
+  const missing = page.problems.filter((each) => each.problem === "missing").map((each) => [
+    [`missing ${KINDS[each.kind]}`, "bad"], each.address, each.account, n(""), n(""), n(""), n(""), n(""), [each.error, "bad"],
+  ]);
+  const rows = page.links.map((link) => ({ link, rates: linkRates.of(link.id, time, pick(link, TRAFFIC)) }));
+  linkRates.turn();
+  const msgs = ({ rates }) => rates.in_msgs + rates.out_msgs;
+  rows.sort((a, b) => msgs(b) - msgs(a) || a.link.remote.localeCompare(b.link.remote) || a.link.id - b.link.id);
+  const cells = rows.slice(0, MOST_LINKS).map(({ link, rates }) => {
+    const bad = slow.has(`${link.kind} ${link.remote}`);
+    return [
+      [`${link.remote} (${KINDS[link.kind]}${bad ? ", slow" : ""})`, bad ? "bad" : ""], link.address, link.account,
+      n(count(rates.in_msgs)), n(count(rates.out_msgs)), [bytes(link.pending_size), bad ? "n bad" : "n"],
+      n(count(link.subscriptions)), n(link.rtt), link.compression,
+    ];
+  });
+  fill("link_rows", [...missing, ...cells], "none");
+}
+
 async function showSubscriptions(conns) {
   const asked = conns.filter((conn) => conn.subscriptions > 0 && conn.subscriptions <= MOST_SUBS);
   const pages = await Promise.all(asked.map((conn) => get(`connz?cid=${conn.cid}&subs=detail`)));
@@ -232,9 +258,10 @@ function showClosed(page) {
 }
 
 async function poll() {
-  const [varz, health, accounts, receivers, senders, closed] = await Promise.all([
+  const [varz, health, links, accounts, receivers, senders, closed] = await Promise.all([
     get("varz"),
     get("healthz"),
+    get("linkz"),
     get("accstatz?unused=1"),
     get(`connz?sort=msgs_to&limit=${FETCHED}&auth=1`),
     get(`connz?sort=msgs_from&limit=${FETCHED}&auth=1`),
@@ -247,11 +274,15 @@ async function poll() {
   serverId = varz.server_id;
   showServer(varz);
   showAccounts(accounts);
+  showLinks(links);
   const busiest = showConnections([receivers, senders]);
   showClosed(closed);
   if (polls % SUBS_EVERY === 0) await showSubscriptions(busiest);
   polls += 1;
-  state(health.status === "ok" ? "ok" : "bad", health.status === "ok" ? "healthy" : health.error ?? health.status);
+  const troubled = links.problems.length;
+  if (health.status !== "ok") state("bad", health.error ?? health.status);
+  else if (troubled > 0) state("bad", troubled === 1 ? "a link has a problem" : `${troubled} links have problems`);
+  else state("ok", "healthy");
 }
 
 const pause = element("pause");

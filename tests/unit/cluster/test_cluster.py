@@ -350,3 +350,38 @@ def test_a_route_is_created_when_its_session_begins() -> None:
     assert "Route connection created" not in harness.log.of(route)
     harness.cluster._on_begun(session(route), 0, 0, None)  # type: ignore[arg-type]
     assert harness.log.of(route)[-2:] == ["Route connect msg sent", "Route connection created"]
+
+
+def missing(harness: Harness) -> list[str]:
+    return [each.link.address for each in harness.cluster.health.configured().values() if each]
+
+
+def test_a_route_is_missing_when_it_is_refused_twice() -> None:
+    harness = Harness(routes=(EXPLICIT.url,))
+    for count in range(2):
+        assert len(missing(harness)) == 0, count
+        ours, theirs = socket.socketpair()
+        theirs.close()
+        harness.cluster._create(ours, "127.0.0.1", 5, EXPLICIT)
+        [route] = harness.cluster.open.values()
+        harness.end(route, ClosedState.AUTHENTICATION_VIOLATION)
+    assert missing(harness) == ["h:1"]
+    harness.connect(target=EXPLICIT)
+    assert missing(harness) == []
+
+
+def test_a_route_to_a_server_that_is_connected_anyway_is_not_missing() -> None:
+    harness = Harness(routes=(EXPLICIT.url,), pool_size=1)
+    harness.connect(route_pool_size=1, host="h", port=1, connect_urls=[])
+    for _ in range(2):
+        extra = harness.connect(target=EXPLICIT, route_pool_size=1)
+        harness.end(extra, ClosedState.DUPLICATE_ROUTE)
+        harness.cluster._attempt_failed(EXPLICIT, "timeout")
+    assert missing(harness) == []
+
+
+def test_a_route_to_itself_is_not_missing() -> None:
+    harness = Harness(routes=(EXPLICIT.url,))
+    for _ in range(2):
+        harness.end(harness.connect("ME", target=EXPLICIT), ClosedState.DUPLICATE_ROUTE)
+    assert missing(harness) == []

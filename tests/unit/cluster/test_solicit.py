@@ -33,6 +33,7 @@ class Dialler:
         self.accounts = accounts
         self.dialled: list[str] = []
         self.created: list[Target] = []
+        self.failed: list[str] = []
         self.addresses: dict[str, list[str]] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.sockets: list[socket.socket] = []
@@ -42,6 +43,7 @@ class Dialler:
             pinned=lambda: self.accounts,
             create=lambda sock, host, port, target: self.created.append(target),
             spawn=self._spawn,
+            failed=lambda target, error: self.failed.append(error),
             connect=self._connect,
             resolve=self._resolve,
         )

@@ -42,6 +42,7 @@ class Dialler:
         self.opts = Options(leafnodes=LeafNodeOptions(**{"reconnect_interval": 2.0} | block))
         self.dialled: list[str] = []
         self.created: list[URL] = []
+        self.failed: list[str] = []
         self.tasks: set[asyncio.Task[None]] = set()
         self.sockets: list[socket.socket] = []
         self.solicitor = Solicitor(
@@ -49,6 +50,7 @@ class Dialler:
             options=lambda: self.opts,
             create=self._create,
             spawn=self._spawn,
+            failed=lambda remote, error: self.failed.append(error),
             connect=self._connect,
         )
 

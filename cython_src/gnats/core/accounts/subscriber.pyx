@@ -18,7 +18,7 @@ from gnats.core.runtime.quiesce cimport (
     qs_unregister,
 )
 from gnats.core.subjects.sublist cimport Subscription, sub_row
-from gnats.includes.atomics cimport exchange64, load64, loadi64
+from gnats.includes.atomics cimport exchange64, load8, load64, loadi64
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 
@@ -92,7 +92,8 @@ cdef class Subscriber(Connection):
     def snapshot(self) -> dict:
         """Return counters for monitoring, each read by itself: together they are no consistent cut.
 
-        `last_activity` is in ns since 1970, `rtt` in ns (0: not measured), sizes are in bytes.
+        `last_activity` is in ns since 1970, `rtt` in ns (0: not measured), sizes are in bytes. `late` is 1 from a missed
+        write deadline until the peer has caught up; producers are stalled while `gate` is less than what is pending.
         """
         cdef uint64_t pending, msgs, size
         pthread_mutex_lock(&self.lock)
@@ -111,6 +112,8 @@ cdef class Subscriber(Connection):
             "rtt": loadi64(&self.rtt),
             "stalls": load64(&self.nstalls),
             "slow": load64(&self.nslow),
+            "late": load8(&self.slow),
+            "gate": self.gate,
         }
 
     def subscriptions(self) -> list:

@@ -137,7 +137,7 @@ cdef class Connection(ConnectionBase):
     cdef uint32_t deadline_chunks  # queued when it was set, of a slow peer
     cdef int64_t write_deadline   # ns
     cdef uint8_t retries          # a peer that misses it is kept if it has read at all since it was set
-    cdef uint8_t slow             # it has missed one, and has not caught up since
+    cdef uint8_t slow             # it has missed one, and has not caught up since; atomic, the owner writes
     cdef uint8_t interest_waits   # changes of interest are left, until there is room for them
     cdef uint8_t dirty, want_write   # in ps.dirty; the socket is full, wait for EPOLLOUT
     cdef uint64_t remote_seen     # ps.epoch when a delivery looked at `remote` last

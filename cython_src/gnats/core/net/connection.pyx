@@ -541,7 +541,7 @@ cdef class Connection(ConnectionBase):
             self.log(LOG_SLOW_DEADLINE, self.write_deadline, detail, strlen(detail))
         if self.retries and self.admitted and self.sent > self.deadline_from:
             bump64(&self.nslow, 1)
-            self.slow = 1
+            store8(&self.slow, 1)
             self.deadline_chunks = chunks
             self.set_write_deadline(self.sent, left)
         else:
@@ -553,7 +553,7 @@ cdef class Connection(ConnectionBase):
             detail, sizeof(detail), b"%u %llu", self.deadline_chunks,
             <unsigned long long> (self.deadline_mark - self.deadline_from))
         self.log(LOG_SLOW_RECOVERED, self.ps.now - self.deadline_set, detail, strlen(detail))
-        self.slow = 0
+        store8(&self.slow, 0)
 
     cdef size_t unsent(self) noexcept nogil:
         """Return the bytes queued for the socket, without those that wait for the end of a handshake."""

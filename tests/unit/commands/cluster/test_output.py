@@ -32,6 +32,25 @@ def test_the_table_names_members_and_urls() -> None:
     assert table("C", MEMBERS[:1]).startswith("Cluster C: 1 server. Ctrl-C stops it.\n")
 
 
+def test_the_table_names_leaf_nodes() -> None:
+    leafs = [Member("l1", 4224, 0, 0, is_leaf=True), Member("l2", 4225, 0, 0, is_leaf=True)]
+    assert table("C", [*MEMBERS, *leafs]) == (
+        """\
+Cluster C: 2 servers, each connected to all others, and 2 leaf nodes. Ctrl-C stops it.
+name  clients                monitoring
+s1    nats://127.0.0.1:4222  http://127.0.0.1:8222
+s2    nats://127.0.0.1:4223  -
+l1    nats://127.0.0.1:4224  -
+l2    nats://127.0.0.1:4225  -
+Connect to a leaf node: nats://127.0.0.1:4224 or nats://127.0.0.1:4225
+Connect to any of them: nats://127.0.0.1:4222,nats://127.0.0.1:4223
+"""
+    )
+    assert table("C", [MEMBERS[0], leafs[0]]).startswith(
+        "Cluster C: 1 server, and 1 leaf node. Ctrl-C stops it.\n"
+    )
+
+
 def test_lines_have_the_names_of_their_members() -> None:
     stream = io.StringIO()
     output = Output(["s9", "s10"], stream)

@@ -25,6 +25,9 @@ pytestmark = pytest.mark.timeout(60)
         (Plan(3, name="a b"), "--name takes a name without blanks"),
         (Plan(3, name=""), "--name takes a name without blanks"),
         (Plan(3, threads=-1), "--threads takes 0 or more, not -1"),
+        (Plan(3, leafs=-1), "--leaf takes 0 to 32 leaf nodes, not -1"),
+        (Plan(3, leafs=33), "--leaf takes 0 to 32 leaf nodes, not 33"),
+        (Plan(3, port=65532, leafs=2), "--port takes -1 (free ports) or 1 to 65531, not 65532"),
     ],
 )
 def test_what_cannot_be_is_one_line(plan: Plan, error: str) -> None:
@@ -33,7 +36,9 @@ def test_what_cannot_be_is_one_line(plan: Plan, error: str) -> None:
     assert str(raised.value) == error
 
 
-@pytest.mark.parametrize("plan", [Plan(1), Plan(32), Plan(3, port=65533), Plan(3, port=-1, threads=0)])
+@pytest.mark.parametrize(
+    "plan", [Plan(1), Plan(32, leafs=32), Plan(3, port=65533), Plan(3, port=-1, threads=0)]
+)
 def test_the_rest_is_accepted(plan: Plan) -> None:
     plan.validate()
 
@@ -54,6 +59,49 @@ def test_without_aiohttp_there_is_no_monitoring(monkeypatch: pytest.MonkeyPatch)
     [member] = members = plan_members(Plan(1), lambda: 1)
     assert member.monitor_url == ""
     assert "http" not in configuration(Plan(1), member, members, Path())
+
+
+def read(plan: Plan, number: int, folder: Path) -> Options:
+    """Return the options of one of the servers, whose ports begin at 1000."""
+    members = plan_members(plan, itertools.count(1000).__next__)
+    file = folder / "server.conf"
+    file.write_text(configuration(plan, members[number], members, folder))
+    return Options.from_file(file)
+
+
+def test_leaf_nodes_come_after_the_members() -> None:
+    members = plan_members(Plan(2, leafs=2), itertools.count(1000).__next__)
+    assert [(each.name, each.client_port, each.is_leaf) for each in members] == [
+        ("s1", 4222, False),
+        ("s2", 4223, False),
+        ("l1", 4224, True),
+        ("l2", 4225, True),
+    ]
+    assert all(each.leaf_port and each.route_port for each in members[:2])
+    assert not any(each.leaf_port or each.route_port for each in members[2:])
+
+
+def test_a_leaf_node_dials_all_members_each_another_one_first(tmp_path: Path) -> None:
+    plan = Plan(2, leafs=3)
+    ports = [read(plan, number, tmp_path).leafnodes.port for number in range(2)]
+    assert all(ports)
+    urls = [f"127.0.0.1:{port}" for port in ports]
+    for number, order in (2, urls), (3, urls[::-1]), (4, urls):
+        opts = read(plan, number, tmp_path)
+        [remote] = opts.leafnodes.remotes
+        assert ([url.host for url in remote.urls], remote.no_randomize) == (order, True)
+        assert (opts.server_name, opts.cluster.port, opts.leafnodes.port) == (f"l{number - 1}", 0, 0)
+
+
+def test_one_server_has_no_cluster(tmp_path: Path) -> None:
+    opts = read(Plan(1), 0, tmp_path)
+    assert (opts.cluster.port, opts.leafnodes.configured, opts.jetstream.enabled) == (0, False, False)
+
+
+def test_a_hub_and_its_leaf_nodes_have_jetstream_domains_of_their_own(tmp_path: Path) -> None:
+    plan = Plan(1, jetstream=True, leafs=1)
+    assert [read(plan, number, tmp_path).jetstream.domain for number in range(2)] == ["hub", "l1"]
+    assert read(Plan(1, jetstream=True), 0, tmp_path).jetstream.domain == ""
 
 
 @pytest.mark.parametrize("name", ["C", 'a"b\\c'])

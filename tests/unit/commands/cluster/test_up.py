@@ -26,7 +26,7 @@ from gnats.system.ports import port_of, reserve_port
 pytestmark = pytest.mark.timeout(120)
 
 COMMAND = [sys.executable, "-m", "gnats.cli", "cluster"]
-ROW = re.compile(r"(s\d+) +(nats://127\.0\.0\.1:\d+) +(http://127\.0\.0\.1:\d+|-)\n")
+ROW = re.compile(r"([sl]\d+) +(nats://127\.0\.0\.1:\d+) +(http://127\.0\.0\.1:\d+|-)\n")
 
 Up = Callable[..., "Command"]
 
@@ -124,6 +124,38 @@ async def test_a_message_goes_from_one_member_to_another(up: Up, tmp_path: Path)
         assert re.search(rf'^{name} \| \[\d+\] .* \[INF\] Trapped "terminated" signal$', out, re.MULTILINE)
         assert re.search(rf"^{name} \| \[\d+\] .* \[INF\] Server Exiting\.\.$", out, re.MULTILINE)
     assert not files(tmp_path)
+
+
+@pytest.mark.parametrize("size", ["1", "2"])
+async def test_a_message_goes_from_one_leaf_node_to_another(up: Up, tmp_path: Path, size: str) -> None:
+    cluster = up(size, "--leaf", "2", "--threads", "0")
+    names = [name for name, _, _ in cluster.rows]
+    assert names == [*(f"s{number + 1}" for number in range(int(size))), "l1", "l2"]
+    leafs, members = cluster.urls[-2:], cluster.urls[:-2]
+    assert cluster.head[-2] == f"Connect to a leaf node: {' or '.join(leafs)}\n"
+    assert cluster.head[-1] == f"Connect to any of them: {','.join(members)}\n"
+    assert len(cluster.members) == int(size) + 2
+    async with joined(leafs[0]) as subscriber, joined(leafs[1]) as publisher:
+        subscription = await subscriber.subscribe("a")
+        await subscriber.flush(TIMEOUT)  # type: ignore[arg-type]
+        while not subscription.pending_msgs:  # until the publisher's server knows of the subscription
+            await publisher.publish("a", b"hi")
+            await publisher.flush(TIMEOUT)  # type: ignore[arg-type]
+            await subscriber.flush(TIMEOUT)  # type: ignore[arg-type]
+        assert (await subscription.next_msg(TIMEOUT)).data == b"hi"
+    cluster.process.send_signal(signal.SIGINT)
+    code, out, err = cluster.end()
+    assert (code, err) == (0, "")
+    for name in names:
+        assert re.search(rf"^{name} \| \[\d+\] .* \[INF\] Server Exiting\.\.$", out, re.MULTILINE)
+    assert not files(tmp_path)
+
+
+def test_a_hub_and_its_leaf_node_may_have_jetstream(up: Up) -> None:
+    cluster = up("1", "--js", "--leaf", "1")
+    assert [name for name, _, _ in cluster.rows] == ["s1", "l1"]
+    cluster.process.send_signal(signal.SIGINT)
+    assert cluster.end()[0] == 0
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
@@ -250,7 +282,7 @@ async def test_a_member_that_cannot_be_started_is_one_line(
         (["up", "0"], 1, "gnats cluster: a cluster has 1 to 32 servers, not 0"),
         (["up", "3", "--port", "0"], 1, "gnats cluster: --port takes -1 (free ports) or 1 to 65533, not 0"),
         (["up", "3", "--gateways", "2"], 1, "gnats cluster: --gateways: gateways are not supported yet"),
-        (["up", "3", "--leaf", "2"], 1, "gnats cluster: --leaf: leaf nodes are not supported yet"),
+        (["up", "3", "--leaf", "33"], 1, "gnats cluster: --leaf takes 0 to 32 leaf nodes, not 33"),
         (["up", "1", "--store", "/proc/x"], 1, "gnats cluster: /proc/x: no such file or directory"),
         (
             ["up", "x"],

@@ -1,0 +1,149 @@
+"""Links that are slow or missing, in the log, on the monitoring pages and in the metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from server.peer import Log
+from support.clock import HeldClock
+
+from gnats import Server
+from gnats.go.url import parse_url
+from gnats.monitor.metrics import exposition
+from gnats.monitor.pages.healthz import healthz
+from gnats.monitor.pages.linkz import linkz
+from gnats.monitor.pages.options import HealthzOptions
+from gnats.options.values.cluster import ClusterOptions, Compression
+from gnats.options.values.leafnodes import LeafNodeOptions, RemoteLeafOptions
+from gnats.system.ports import port_of, reserve_port
+
+from .client import TIMEOUT
+from .conftest import Start
+
+pytestmark = pytest.mark.timeout(60)
+
+LABELS = "kind", "remote", "address", "account", "direction"
+PEER = {"server_id": "R", "server_name": "r", "host": "h", "port": 1, "cluster": "C", "headers": True}
+
+
+def health(server: Server) -> dict[str, Any]:
+    return healthz(server, HealthzOptions(links=True))
+
+
+def metrics(server: Server) -> dict[tuple[str, ...], float]:
+    """Return the metrics of links, by name and LABELS."""
+    text = exposition(server, [])[0].decode()
+    return {
+        (
+            sample.name.removeprefix("gnats_link_"),
+            *(sample.labels[label] for label in LABELS if label in sample.labels),
+        ): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name.startswith("gnats_link_")
+    }
+
+
+async def test_a_configured_route_that_is_not_connected_is_an_alert(start: Start, clock: HeldClock) -> None:
+    log = Log()
+    with reserve_port() as reserved:
+        port = port_of(reserved)
+        where = f"127.0.0.1:{port}"
+        routes = (parse_url(f"nats://u:secret@{where}"),)
+        server = await start(log, cluster=ClusterOptions(name="C", port=-1, routes=routes))
+        assert health(server) == {"status": "ok", "status_code": 200, "links": []}
+        await clock.advance(1.5)
+        refused = f"dial tcp {where}: connect: connection refused"
+        assert sorted(log.with_text("missing")) == [
+            f'[WRN] Route to "{where}"{account} is missing: 2 attempts have failed: {refused}'
+            for account in (' for account "$SYS"', "")
+        ]
+        problem = {"kind": "route", "problem": "missing", "address": where}
+        problems = [
+            problem | {"account": account, "attempts": 2, "error": refused} for account in ("", "$SYS")
+        ]
+        assert health(server) == {"status": "ok", "status_code": 200, "links": problems}
+        assert "links" not in healthz(server, HealthzOptions())
+        assert linkz(server)["problems"] == problems
+        assert metrics(server) == {
+            ("missing", "route", where, ""): 1.0,
+            ("missing", "route", where, "$SYS"): 1.0,
+        }
+    other = await start(server_name="other", cluster=ClusterOptions(name="C", port=port))
+    await clock.advance(2)
+    await log.seen(f'Route to "{where}" is not missing any more')
+    assert health(server)["links"] == []
+    found = metrics(server)
+    assert found["missing", "route", where, ""] == 0
+    assert found["up", "route", "other"] == 1
+    assert found["connections", "route", "other"] >= 1
+    await other.shutdown()
+
+
+async def test_a_remote_that_refuses_is_an_alert(start: Start, clock: HeldClock) -> None:
+    log = Log()
+    hub = await start(server_name="hub", leafnodes=LeafNodeOptions(port=-1, username="u", password="p"))
+    assert hub.leafs
+    where = f"127.0.0.1:{hub.leafs.port}"
+    remote = RemoteLeafOptions((parse_url(f"nats-leaf://{where}"),))
+    leaf = await start(log, server_name="leaf", leafnodes=LeafNodeOptions(remotes=(remote,)))
+    await log.seen("Leafnode connection closed")
+    assert health(leaf)["links"] == []
+    await clock.advance(1)
+    await log.seen("Leafnode connection closed", 2)
+    [problem] = health(leaf)["links"]
+    assert (problem["kind"], problem["problem"], problem["address"]) == ("leafnode", "missing", where)
+    assert log.with_text("is missing") == [
+        f'[WRN] Leafnode connection to "{where}" for account "$G" is missing:'
+        f" 2 attempts have failed: {problem['error']}"
+    ]
+    assert metrics(leaf)["missing", "leafnode", where, "$G"] == 1
+
+
+async def test_a_peer_that_does_not_read_is_named_once(start: Start, clock: HeldClock) -> None:
+    log = Log()
+    options = ClusterOptions(name="C", port=-1, compression=Compression("off"))
+    server = await start(log, cluster=options, max_pending=4 << 20)
+    assert server.cluster
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.cluster.port)
+    writer.write(b'CONNECT {"name":"R","cluster":"C"}\r\n')
+    writer.write(f"INFO {json.dumps(PEER)}\r\nRS+ $G big\r\nPING\r\n".encode())
+    async with asyncio.timeout(TIMEOUT):
+        await reader.readuntil(b"PONG\r\n")
+    client_reader, client = await asyncio.open_connection("127.0.0.1", server.port)
+    client.write(b'CONNECT {"verbose":false}\r\n')
+    assert metrics(server)["slow", "route", "r"] == 0
+    payload = b"PUB big 1000000\r\n" + b"x" * 1_000_000 + b"\r\nPING\r\n"
+    [route] = server.cluster.routes
+    assert route.session
+    gate = route.session.snapshot()["gate"]
+    assert gate == 12 << 20
+    while route.session.snapshot()["pending_bytes"] <= gate:
+        client.write(payload)
+        async with asyncio.timeout(TIMEOUT):
+            await client_reader.readuntil(b"PONG\r\n")
+    await clock.advance(2)
+    [line] = log.with_text("slow")
+    assert line.startswith('[WRN] Route to "r" is slow: ')
+    [problem] = health(server)["links"]
+    assert (problem["kind"], problem["problem"], problem["remote"]) == ("route", "slow", "r")
+    found = metrics(server)
+    assert (found["slow", "route", "r"], found["times_slow_total", "route", "r"]) == (1, 1)
+    assert found["pending_bytes", "route", "r"] > gate
+    [link] = linkz(server)["links"]  # type: ignore[misc]
+    assert (link["kind"], link["remote"], link["subscriptions"]) == ("route", "r", 1)  # type: ignore[index]
+    async with asyncio.timeout(TIMEOUT):
+        while route.session.snapshot()["pending_bytes"]:
+            await reader.read(1 << 20)
+    await clock.advance(1)
+    await log.seen('Route to "r" is not slow any more')
+    assert metrics(server)["slow", "route", "r"] == 0
+    writer.close()
+    client.close()
+    await log.seen("Router connection closed")
+    assert metrics(server)["up", "route", "r"] == 0
+    assert metrics(server)["messages_total", "route", "r", "out"] >= 12
