@@ -11,6 +11,7 @@ from gnats.options.reloadable import diff_options
 from gnats.options.values.accounts import AccountConfig
 from gnats.options.values.auth import AuthCallout, NkeyUser, Permissions, ResolverOptions, User
 from gnats.options.values.cluster import ClusterOptions
+from gnats.options.values.gateway import GatewayOptions
 from gnats.options.values.jetstream import JetStreamOptions
 from gnats.options.values.leafnodes import LeafNodeOptions
 from gnats.options.values.tls import TLSOptions
@@ -32,6 +33,7 @@ OTHER: dict[str, object] = {
     "resolver_tls": TLSOptions(),
     "jetstream": JetStreamOptions(enabled=True),
     "cluster": ClusterOptions(no_advertise=True),
+    "gateway": GatewayOptions(reject_unknown=True),
     "leafnodes": LeafNodeOptions(no_advertise=True),
     "default_js_domain": {"A": "D"},
 }
