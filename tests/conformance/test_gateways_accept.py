@@ -49,6 +49,8 @@ accounts {
 }
 system_account: SYS
 """
+ACCOUNT_COUNT = 4
+"""Accounts of a server with ACCOUNTS: these three, and $G."""
 VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 PASSWORD = {"user": "u", "pass": "p"}
 INFO_MEMBERS = [
@@ -135,7 +137,7 @@ def test_a_server_that_dials_answers_info_with_connect_and_info(joined: tuple[Se
 
 def test_an_accepted_gateway_is_sent_all_accounts_interest(server: Server, fake: FakeGateway) -> None:
     peer = fake.dial(server)
-    ops = [*peer.opening, *peer.until(lambda _: len(commands(peer.seen)) == 8)]
+    ops = peer.take_accounts(ACCOUNT_COUNT)
     told = commands(ops)
     for account in "$G", "A", "B", "SYS":
         assert told.index((ALL_SUBS_START, account)) < told.index((ALL_SUBS_COMPLETE, account))
@@ -299,7 +301,7 @@ def test_a_server_dials_the_clusters_that_a_peer_tells_of_and_tells_of_them(
 
 def test_interest_of_clients_is_announced_once(server: Server, fake: FakeGateway) -> None:
     peer = fake.dial(server)
-    peer.until(lambda _: len(commands(peer.seen)) == 8)
+    peer.take_accounts(ACCOUNT_COUNT)
     with user(server, "a") as client:
         client.send(b"SUB foo 1\r\nSUB foo 2\r\nSUB q g 3\r\n")
         client.fence()

@@ -92,6 +92,15 @@ class GatewayPeer(RoutePeer):
     def __enter__(self) -> GatewayPeer:
         return self
 
+    def take_accounts(self, count: int) -> list[bytes]:
+        """Read until the other side has announced all interest of that many accounts; return all operations.
+
+        The server has accepted this connection.
+        """
+        while sum(command == ALL_SUBS_COMPLETE for command, _ in commands(self.seen)) < count:
+            self.read_op()
+        return self.seen
+
     def after_client(self, client: Connection, account: bytes = b"$G") -> list[bytes]:
         """Return the operations before a message that `client`, in that account, publishes now.
 
