@@ -9,7 +9,6 @@ connection that the peer has dialled, and RMSG on one that the server has dialle
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -29,6 +28,7 @@ from support.gatewaypeer import (
     interest,
     launch_gateway,
     messages,
+    name_hash,
 )
 from support.launch import Launch
 from support.monitor import monitor
@@ -60,12 +60,6 @@ INFO_MEMBERS = [
 CONNECT_MEMBERS = [
     *("echo", "verbose", "pedantic", "tls_required", "headers", "name", "cluster", "gateway"),
 ]
-_DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-
-def name_hash(name: str) -> bytes:
-    """Return the hash of a cluster's name, or of a server's id, as it stands in a mapped reply (getHash)."""
-    return bytes(_DIGITS[byte % 62] for byte in hashlib.sha256(name.encode()).digest()[:6])
 
 
 def user(server: Server, name: str, **options: object) -> Connection:

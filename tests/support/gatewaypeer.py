@@ -8,6 +8,7 @@ the side that dials to the side that accepts, and interest in the other (docs/ga
 from __future__ import annotations
 
 import base64
+import hashlib
 import itertools
 import json
 import re
@@ -29,6 +30,7 @@ GOSSIP, ALL_SUBS_START, ALL_SUBS_COMPLETE = 1, 2, 3
 REPLY = re.compile(rb"_GR_\.([0-9A-Za-z]{6})\.([0-9A-Za-z]{6})\.(.+)")
 """A mapped reply: hash of the cluster's name, hash of the server's id, the reply itself."""
 
+_DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _fakes = itertools.count(1)
 _marks = itertools.count(1)
 
@@ -37,6 +39,11 @@ def gateway_address(server: Server) -> tuple[str, int]:
     """Return the address on which a server listens for gateways, from its log."""
     host, port = server.wait_log(LISTENING).groups()
     return host, int(port)
+
+
+def name_hash(name: str) -> bytes:
+    """Return the hash of a cluster's name, or of a server's id, as it stands in a mapped reply (getHash)."""
+    return bytes(_DIGITS[byte % 62] for byte in hashlib.sha256(name.encode()).digest()[:6])
 
 
 def launch_gateway(
