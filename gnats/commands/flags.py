@@ -189,6 +189,8 @@ def configure_options(args: list[str]) -> CommandLine:
     opts.host = opts.host or ANY_HOST
     if opts.cluster.port and not opts.cluster.host:
         opts.cluster = replace(opts.cluster, host=ANY_HOST)
+    if opts.gateway.port and not opts.gateway.host:
+        opts.gateway = replace(opts.gateway, host=ANY_HOST)
     if opts.leafnodes.port and not opts.leafnodes.host:
         opts.leafnodes = replace(opts.leafnodes, host=ANY_HOST)
     return CommandLine("run", opts.baseline(), warnings, tuple(args))

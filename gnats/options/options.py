@@ -75,10 +75,13 @@ class Options(OptionFields):
             opts.auth_timeout = default_auth_timeout(opts.tls)
         opts.validate()
         system = opts.system_account or ("" if opts.no_system_account else SYSTEM_ACCOUNT)
-        opts.cluster = opts.cluster.baseline(system)
-        if opts.cluster.port and opts.jetstream.enabled:
-            raise OptionError("JetStream in a cluster is not supported yet")
         opts.leafnodes = opts.leafnodes.baseline(_leafnode_accounts(opts))
+        if opts.leafnodes.port:
+            opts.gateway.check_system_account(opts.system_account)
+        opts.gateway = opts.gateway.baseline()
+        name = opts.gateway.cluster_name(opts.cluster.name)
+        opts.cluster = replace(opts.cluster, name=name).baseline(system)
+        check_supported(opts)
         return opts
 
     def validate(self) -> None:
@@ -138,6 +141,14 @@ class Options(OptionFields):
             raise OptionError(
                 f'io_threads {threads} is neither a number from 0 to {MAX_IO_THREADS} nor "auto"'
             )
+
+
+def check_supported(opts: Options) -> None:
+    """Refuse what the options can say and this server cannot do yet. Raises OptionError."""
+    if opts.gateway.configured:
+        raise OptionError("gateways are not supported yet")
+    if opts.cluster.port and opts.jetstream.enabled:
+        raise OptionError("JetStream in a cluster is not supported yet")
 
 
 def _leafnode_accounts(opts: Options) -> set[str] | None:

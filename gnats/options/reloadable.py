@@ -10,8 +10,9 @@ from gnats.options.leafnode_changes import leafnode_changes
 from gnats.options.options import Options
 from gnats.options.values.auth import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, AuthCallout
 from gnats.options.values.cluster import ClusterOptions, Compression
+from gnats.options.values.gateway import GatewayOptions
 from gnats.options.values.jetstream import DYNAMIC, JetStreamOptions
-from gnats.options.values.tls import TLSOptions
+from gnats.options.values.tls import TLS_TIMEOUT, TLSOptions
 
 LOG_OPTIONS = frozenset(("Logtime", "LogtimeUTC", "LogFile", "Syslog", "RemoteSyslog"))
 """Fields whose change needs a new log."""
@@ -63,6 +64,7 @@ def fields(opts: Options) -> dict[str, object]:
         **_jetstream_fields(opts.jetstream),
         "JsAccDefaultDomain": opts.default_js_domain,
         "Cluster": _cluster_field(opts.cluster),
+        "Gateway": _gateway_field(opts.gateway),
         "LeafNode": opts.leafnodes,
         "ProfPort": opts.prof_port,
         "ProfBlockRate": opts.prof_block_rate,
@@ -106,6 +108,20 @@ def fields(opts: Options) -> dict[str, object]:
 def _cluster_field(cluster: ClusterOptions) -> ClusterOptions:
     """Return the cluster block without its routes, which are a field of their own."""
     return replace(cluster, routes=())
+
+
+def _gateway_field(gateway: GatewayOptions) -> GatewayOptions:
+    """Return the gateway block without what may change: TLS but for its time-outs, and all pinned certs."""
+    remotes = [
+        replace(remote, tls=TLSOptions(timeout=remote.tls.timeout if remote.tls else 0.0))
+        for remote in gateway.gateways
+    ]
+    remotes.sort(key=lambda remote: remote.name)
+    tls = gateway.tls or TLSOptions(timeout=TLS_TIMEOUT if gateway.port else 0.0)
+    fixed = TLSOptions(
+        timeout=tls.timeout, verify_and_map=tls.verify_and_map, check_known_urls=tls.check_known_urls
+    )
+    return replace(gateway, tls=fixed, gateways=tuple(remotes))
 
 
 def _jetstream_fields(js: JetStreamOptions) -> dict[str, object]:

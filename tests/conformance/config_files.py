@@ -831,7 +831,6 @@ authorization { timeout: 100, zz: 1 }
 
 # Intended differences: the reference accepts these, gnats does not have the feature yet.
 NOT_YET = {
-    "gateway { name: a, port: -1 }": "gateways",
     "jetstream { tpm { keys_file: k, encryption_password: p } }": "keys in a TPM",
     "websocket { port: -1, no_tls: true }": "WebSocket",
     "ws { port: -1, no_tls: true }": "WebSocket",

@@ -15,7 +15,7 @@ from gnats import Server
 from gnats.commands.flags import configure_options
 from gnats.errors import OptionError, ServerError
 
-from . import leafnode_files
+from . import gateway_files, leafnode_files
 from .config_files import BAD, CONFLICTS, DOUBTFUL, GOOD, IGNORED_BY_REFERENCE, MANY, NOT_YET
 
 pytestmark = pytest.mark.timeout(60)
@@ -74,14 +74,14 @@ def reference(write: Callable[[str], None], tmp_path: Path) -> Check:
     return check
 
 
-@pytest.mark.parametrize("text", GOOD + leafnode_files.GOOD)
+@pytest.mark.parametrize("text", GOOD + leafnode_files.GOOD + gateway_files.GOOD)
 def test_what_is_good_is_taken_and_has_the_same_digest(text: str, gnats: Check, reference: Check) -> None:
     found = gnats(text)
     assert found.startswith("sha256:")
     assert found == reference(text)
 
 
-@pytest.mark.parametrize(("text", "line", "named"), BAD + leafnode_files.BAD)
+@pytest.mark.parametrize(("text", "line", "named"), BAD + leafnode_files.BAD + gateway_files.BAD)
 def test_what_is_bad_is_refused_and_named_with_its_place(
     text: str, line: int, named: str, gnats: Check, reference: Check
 ) -> None:
@@ -90,7 +90,17 @@ def test_what_is_bad_is_refused_and_named_with_its_place(
     assert not reference(text).startswith("sha256:")
 
 
-@pytest.mark.parametrize(("text", "warning"), (DOUBTFUL | leafnode_files.DOUBTFUL).items())
+@pytest.mark.parametrize("text", gateway_files.UNPLACED)
+def test_what_is_bad_is_refused_even_if_the_reference_does_not_name_a_place(
+    text: str, gnats: Check, reference: Check
+) -> None:
+    assert gnats(text).startswith(f"{NAME}:1:")
+    assert not reference(text).startswith("sha256:")
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"), (DOUBTFUL | leafnode_files.DOUBTFUL | gateway_files.DOUBTFUL).items()
+)
 def test_what_is_doubtful_is_a_warning(text: str, warning: str, gnats: Check, reference: Check) -> None:
     for found in gnats(text), reference(text):
         assert warning in found
@@ -115,7 +125,8 @@ def test_what_is_not_built_yet_is_refused_by_name(text: str, gnats: Check, refer
 
 
 @pytest.mark.parametrize(
-    ("text", "warning"), (IGNORED_BY_REFERENCE | leafnode_files.IGNORED_BY_REFERENCE).items()
+    ("text", "warning"),
+    (IGNORED_BY_REFERENCE | leafnode_files.IGNORED_BY_REFERENCE | gateway_files.IGNORED_BY_REFERENCE).items(),
 )
 def test_what_would_be_ignored_is_warned_of(text: str, warning: str, gnats: Check, reference: Check) -> None:
     assert warning in gnats(text)
@@ -140,7 +151,9 @@ def test_a_check_says_what_it_found_and_exits(
         assert done.stderr.startswith(f"{executable.command}: {NAME}:")
 
 
-@pytest.mark.parametrize(("text", "message"), (CONFLICTS | leafnode_files.CONFLICTS).items())
+@pytest.mark.parametrize(
+    ("text", "message"), (CONFLICTS | leafnode_files.CONFLICTS | gateway_files.CONFLICTS).items()
+)
 def test_options_that_do_not_go_together_end_the_start(
     text: str, message: str, executable: Kind, write: Callable[[str], None], tmp_path: Path
 ) -> None:
@@ -148,6 +161,15 @@ def test_options_that_do_not_go_together_end_the_start(
     done = executable.run(tmp_path, "-a", "127.0.0.1", "-p", "-1", "-c", NAME)
     assert done.returncode == 1
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("text", gateway_files.NOT_YET)
+def test_what_is_not_built_yet_ends_the_start(text: str, executable: Kind, tmp_path: Path) -> None:
+    if executable.is_reference:
+        pytest.skip("the reference has gateways")
+    (tmp_path / NAME).write_text(text)
+    done = executable.run(tmp_path, "-a", "127.0.0.1", "-p", "-1", "-c", NAME)
+    assert (done.returncode, done.stderr) == (1, f"{executable.command}: gateways are not supported yet\n")
 
 
 @pytest.mark.parametrize(
@@ -188,10 +210,21 @@ ENDED = (
     *(f"leafnodes.{name}" for name in (
         "port", "reconnect", "dial_timeout", "write_deadline", "authorization.timeout",
     )),
+    *(f"gateway.{name}" for name in (
+        "port", "connect_retries", "write_deadline", "authorization.timeout",
+    )),
     *(f"accounts.A.jetstream.{name}" for name in ("mem", "disk", "streams", "consumers", "max_ack_pending")),
     *(f"accounts.A.limits.{name}" for name in ("max_conn", "max_subs", "max_payload", "max_leafnodes")),
 )  # fmt: skip
-STARTED_ELSEWHERE = ("port", "leafnodes.port", "http_port", "prof_port", "accounts.", "lame_duck")
+STARTED_ELSEWHERE = (
+    "port",
+    "leafnodes.port",
+    "gateway.port",
+    "http_port",
+    "prof_port",
+    "accounts.",
+    "lame_duck",
+)
 """Not started: ports that may be in use, and options that need more than a number."""
 
 

@@ -14,7 +14,7 @@ from .routepeer import POOL
 from .servers import Kind, Server, reserve_port, until
 
 NAME = "C"
-_NOT_YET = re.compile(r"[^:\n]+ is not supported yet$", re.MULTILINE)
+_NOT_YET = re.compile(r"[^:\n]+ (?:is|are) not supported yet$", re.MULTILINE)
 
 
 def launch_routed(launch: Launch, *args: str, config: str = "", cluster: str = "", **more: Any) -> Server:
@@ -32,7 +32,7 @@ def routed(cluster: str = "", config: str = "") -> str:
 
 
 def start(launch: Launch, *args: str, config: str, **more: Any) -> Server:
-    """Start a server with routes. Skip the test where gnats refuses the configuration, as long as it does."""
+    """Start a server with links. Skip the test where gnats refuses the configuration, as long as it does."""
     try:
         return launch(*args, config=config, **more)
     except RuntimeError as error:

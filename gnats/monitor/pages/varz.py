@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gnats.operator.mode import OperatorMode
     from gnats.options.options import Options
     from gnats.options.values.cluster import ClusterOptions
+    from gnats.options.values.gateway import GatewayOptions
     from gnats.options.values.leafnodes import LeafNodeOptions, RemoteLeafOptions
 
 _OMITTED = frozenset(
@@ -130,7 +131,7 @@ def _configuration(server: VarzServer) -> Page:
         "max_payload": opts.max_payload,
         "max_pending": opts.max_pending,
         "cluster": _cluster(opts.cluster, server.cluster.port if server.cluster else opts.cluster.port),
-        "gateway": {},
+        "gateway": _gateway(opts.gateway, opts.cluster),
         "leaf": _leafnodes(opts.leafnodes, server.leafs.port if server.leafs else 0, opts.cluster),
         "mqtt": {},
         "websocket": {},
@@ -177,6 +178,41 @@ def _cluster(cluster: "ClusterOptions", port: int) -> Page:
         "tls_cert_not_after": _not_after(tls) if tls else "",
     }
     return without_empty(page, page)
+
+
+def _gateway(gateway: "GatewayOptions", cluster: "ClusterOptions") -> Page:
+    tls = gateway.tls
+    page: Page = {
+        "name": gateway.name,
+        "host": gateway.host,
+        "port": gateway.port,
+        "auth_timeout": number(gateway.auth_timeout),
+        "tls_timeout": number(tls.timeout if tls else TLS_TIMEOUT) if gateway.port or tls else 0,
+        "tls_required": tls is not None,
+        "tls_verify": tls is not None,
+        "advertise": gateway.advertise,
+        "connect_retries": gateway.connect_retries,
+        "gateways": _remote_gateways(gateway),
+        "reject_unknown": gateway.reject_unknown,
+        # nats-server shows those of the cluster, although a gateway has its own
+        "write_deadline": _ns(cluster.write_deadline),
+        "write_timeout": cluster.write_timeout,
+        "tls_cert_not_after": _not_after(tls) if tls else "",
+    }
+    return without_empty(page, page)
+
+
+def _remote_gateways(gateway: "GatewayOptions") -> list[Page]:
+    urls = {remote.name: [url.host for url in remote.urls] for remote in gateway.gateways}
+    pages: list[Page] = [
+        {
+            "name": remote.name,
+            "tls_timeout": number(remote.tls.timeout) if remote.tls else 0,
+            "urls": list(dict.fromkeys(urls[remote.name])) if gateway.configured else [],
+        }
+        for remote in gateway.gateways
+    ]
+    return [without_empty(page, ("tls_timeout", "urls")) for page in pages]
 
 
 def _leafnodes(leaf: "LeafNodeOptions", port: int, cluster: "ClusterOptions") -> Page:

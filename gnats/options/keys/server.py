@@ -7,6 +7,7 @@ from gnats.go.text import MAX_INT32, duration_of
 from gnats.options.keys.accounts import accounts
 from gnats.options.keys.authorization import authorization
 from gnats.options.keys.cluster import cluster
+from gnats.options.keys.gateway import gateway
 from gnats.options.keys.jetstream import jetstream
 from gnats.options.keys.leafnodes import leafnodes
 from gnats.options.keys.mappings import mappings
@@ -185,7 +186,8 @@ SERVER = keys(
     ("jetstream", jetstream, "jetstream"),
     ("store_dir", _store_dir, "store_dir storedir"),
     ("cluster", cluster, "cluster"),
+    ("gateway", gateway, "gateway"),
     ("leafnodes", leafnodes, "leafnodes leaf"),
     ("default_js_domain", _names, "default_js_domain"),
-    ("", not_yet, "gateway websocket ws mqtt proxies"),
+    ("", not_yet, "websocket ws mqtt proxies"),
 )

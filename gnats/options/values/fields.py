@@ -13,6 +13,7 @@ from gnats.core.runtime.const import (
 from gnats.options.values.accounts import AccountConfig, Mapping
 from gnats.options.values.auth import AuthCallout, NkeyUser, Permissions, ResolverOptions, User
 from gnats.options.values.cluster import ClusterOptions
+from gnats.options.values.gateway import GatewayOptions
 from gnats.options.values.jetstream import JetStreamOptions
 from gnats.options.values.leafnodes import LeafNodeOptions
 from gnats.options.values.tls import TLSOptions
@@ -163,6 +164,7 @@ class OptionFields:
     """Seconds from the start of lame duck mode until the first client is closed."""
     jetstream: JetStreamOptions = JetStreamOptions()
     cluster: ClusterOptions = ClusterOptions()
+    gateway: GatewayOptions = GatewayOptions()
     leafnodes: LeafNodeOptions = LeafNodeOptions()
     default_js_domain: dict[str, str] = field(default_factory=dict)
     """By account without JetStream of its own: the domain of its JetStream, on another server; "": none."""

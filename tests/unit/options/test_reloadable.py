@@ -11,6 +11,7 @@ from gnats.options.reloadable import diff_options
 from gnats.options.values.accounts import AccountConfig
 from gnats.options.values.auth import AuthCallout, NkeyUser, Permissions, ResolverOptions, User
 from gnats.options.values.cluster import ClusterOptions
+from gnats.options.values.gateway import GatewayOptions, RemoteGatewayOptions
 from gnats.options.values.jetstream import JetStreamOptions
 from gnats.options.values.leafnodes import LeafNodeOptions
 from gnats.options.values.tls import TLSOptions
@@ -32,6 +33,7 @@ OTHER: dict[str, object] = {
     "resolver_tls": TLSOptions(),
     "jetstream": JetStreamOptions(enabled=True),
     "cluster": ClusterOptions(no_advertise=True),
+    "gateway": GatewayOptions(reject_unknown=True),
     "leafnodes": LeafNodeOptions(no_advertise=True),
     "default_js_domain": {"A": "D"},
 }
@@ -107,3 +109,25 @@ def test_what_is_secret_is_not_logged() -> None:
         authorization="secret4", username="secret5", password="secret6", resolver_preload={"A": "t"}
     )
     assert "secret" not in str(diff_options(old, new))
+
+
+def test_a_gateway_may_only_change_its_tls() -> None:
+    remotes = RemoteGatewayOptions("A"), RemoteGatewayOptions("B")
+    gateway = GatewayOptions("G", port=1, gateways=remotes)
+    for new in (
+        replace(gateway, gateways=remotes[::-1]),
+        replace(gateway, tls=TLSOptions(cert_file="c")),
+        replace(gateway, tls=TLSOptions(pinned_certs=frozenset("a" * 64))),
+        replace(gateway, gateways=(replace(remotes[0], tls=TLSOptions(timeout=0.0)), remotes[1])),
+    ):
+        assert diff_options(Options(gateway=gateway), Options(gateway=new)) == {}
+    for new in (
+        replace(gateway, gateways=remotes[:1]),
+        replace(gateway, tls=TLSOptions(timeout=1.0)),
+        replace(gateway, tls=TLSOptions(verify_and_map=True)),
+        replace(gateway, gateways=(replace(remotes[0], tls=TLSOptions(timeout=1.0)), remotes[1])),
+        replace(gateway, password="secret"),
+    ):
+        with pytest.raises(OptionError) as raised:
+            diff_options(Options(gateway=gateway), Options(gateway=new))
+        assert str(raised.value) == "config reload not supported for Gateway: old=..., new=..."

@@ -105,7 +105,7 @@ def test_the_file_and_its_digest_are_options() -> None:
     ("text", "message"),
     [
         ("\nfoo: 1", '2:1: unknown field "foo"'),
-        ("gateway { port: 1 }", '1:0: key "gateway" is not supported yet'),
+        ("mqtt { port: 1 }", '1:0: key "mqtt" is not supported yet'),
         ("port { a: 1 }", "1:0: port takes a number, not a block"),
         ("port: [a]", "1:0: port takes a number, not an array"),
         ('port: "4222"', '1:0: port takes a number, not "4222"'),
