@@ -391,6 +391,14 @@ def test_another_account_of_the_same_server_does_not(server: Server, fake: FakeL
     assert first.fence() == second.fence() == []
 
 
+@pytest.mark.parametrize("user", ["a", "b"])
+def test_a_second_connect(guarded: Server, fake: FakeLeaf, user: str) -> None:
+    peer = fake.dial(guarded, user="b", **PASSWORD)
+    peer.send(fake.connect(user=user, **PASSWORD))
+    assert peer.rest()[-1] == b"-ERR 'Duplicate Remote LeafNode Connection'\r\n"
+    peer.wait_logged(guarded, closed("Duplicate Remote LeafNode Connection", fake.name))
+
+
 def test_a_loop(server: Server, fake: FakeLeaf) -> None:
     peer = fake.dial(server)
     peer.send(b"LS+ " + loop_subject(peer.opening) + b"\r\n")
