@@ -29,18 +29,26 @@ from gnats.core.links.link_session cimport (
 from gnats.core.links.remote_subs cimport MOST_WEIGHT
 from gnats.core.messages.encode cimport FORM_RHMSG, FORM_RMSG
 from gnats.core.messages.message cimport SIZES_ROOM, Message
+from gnats.core.messages.msgtrace cimport trace_free
 from gnats.core.messages.reserved cimport is_gateway_reply, is_jetstream_ack, is_service_reply
 from gnats.core.net.connection cimport (
     CTL_RESUME,
+    DENIED_PUBLISH,
     PROTOCOL_VIOLATION,
     READ_ERROR,
     WRITE_ERROR,
     Connection,
     SessionType,
 )
-from gnats.core.net.log_records cimport LOG_INVALID_REMOTE_SUB, LOG_MAX_SUBSCRIPTIONS, TRACE_IN_PAYLOAD
+from gnats.core.net.log_records cimport (
+    LOG_INVALID_REMOTE_SUB,
+    LOG_MAX_SUBSCRIPTIONS,
+    LOG_PUBLISH_VIOLATION,
+    TRACE_IN_PAYLOAD,
+)
 from gnats.core.net.pollstate cimport PollerBase, hand_over_first
 from gnats.core.pings cimport set_first_ping_timer
+from gnats.core.protocol.answers cimport send_denied as send_denial
 from gnats.core.protocol.answers cimport send_err
 from gnats.core.protocol.parser cimport (
     BAD_REMOTE_SUB_ARGS,
@@ -350,12 +358,17 @@ cdef class LeafSession(LinkSession):
         """Return whether the peer may send a message (leafMsgAllowed)."""
         if is_service_reply(subject.p, subject.n) or is_jetstream_ack(subject):
             return True
-        if self.spoke:
-            return is_gateway_reply(subject) or self.guard.permissions == NULL or (
-                <Permissions> self.guard.permissions).can_subscribe(LEAF, subject.p, subject.n, subject.p, 0)
-        if self.receive == NULL or (<Permissions> self.receive).pub_allowed(LEAF, subject.p, subject.n):
+        if self.spoke and is_gateway_reply(subject):
             return True
-        return self.guard.permissions != NULL and may_reply(&self.guard, self.ps, subject)
+        return self.may_send(subject) or (
+            not self.spoke and self.guard.permissions != NULL and may_reply(&self.guard, self.ps, subject))
+
+    cdef bint may_send(self, const Slice *subject) noexcept nogil:
+        """Return whether permissions allow the peer to send messages of a subject."""
+        if self.spoke:
+            return self.guard.permissions == NULL or (
+                <Permissions> self.guard.permissions).can_subscribe(LEAF, subject.p, subject.n, subject.p, 0)
+        return self.receive == NULL or (<Permissions> self.receive).pub_allowed(LEAF, subject.p, subject.n)
 
     cdef int report(self, int what, const char *data, size_t n) noexcept nogil:
         hand_over_first(self.ps)
@@ -466,6 +479,11 @@ cdef class LeafSession(LinkSession):
         cdef char *changed = NULL
         cdef bint disable = False
         if init_msg_trace(self, m, &disable) == TRACE_SKIP:
+            return
+        if m.trace != NULL and not self.may_send(&m.trace_dest):
+            send_denial(self, DENIED_PUBLISH, &m.trace_dest, NULL, NULL)
+            self.log(LOG_PUBLISH_VIOLATION, 0, m.trace_dest.p, m.trace_dest.n)
+            trace_free(m.trace)
             return
         if disable:
             changed = set_trace_dest(m, NULL, sizes)
