@@ -26,7 +26,7 @@ cpdef enum LeafEvent:
 
 @cython.final
 cdef class LeafSession(LinkSession):
-    cdef uint8_t free_verbs        # the peer may send INFO before its CONNECT
+    cdef uint8_t info_first        # the peer may send INFO before its CONNECT
     # set by join(), under lock; the owner's from CTL_JOINED on
     cdef void *staged_account      # borrowed Account; `keep` has it
     cdef uint8_t staged_form, staged_traces, staged_spoke, staged_isolated

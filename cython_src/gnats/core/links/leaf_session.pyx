@@ -53,6 +53,7 @@ from gnats.core.protocol.answers cimport send_err
 from gnats.core.protocol.parser cimport (
     BAD_REMOTE_SUB_ARGS,
     BAD_REMOTE_UNSUB_ARGS,
+    CONNECT_OR_INFO,
     PARSE_CLOSED,
     PARSE_PUNT,
     ParserHandlers,
@@ -111,7 +112,7 @@ cdef class LeafSession(LinkSession):
         self.input.parser.max_control_line = max_control_line
         self.input.parser.max_payload = max_payload
         self.form = FORM_RMSG
-        self.free_verbs = negotiates
+        self.info_first = negotiates
         self.unsettled = 0
         self.max_subs = -1
         link_init(&self.link, self, registry, MOST_INTEREST, carries, write_change, note_for_leaf)
@@ -551,8 +552,8 @@ cdef void on_control(Connection c, uint32_t ctl) noexcept nogil:
 cdef void begin(Connection c) noexcept nogil:
     c.inbox.post_data(EV_BEGUN, <void *> c, &c.source, 0, 0, NULL, 0)
     start_auth_timer(<LeafSession> c)
-    if (<LeafSession> c).free_verbs:
-        (<LeafSession> c).input.parser.auth_set = 0
+    if (<LeafSession> c).info_first and (<LeafSession> c).input.parser.auth_set:
+        (<LeafSession> c).input.parser.auth_set = CONNECT_OR_INFO
 
 
 share_link_session(&LEAF_SESSION)
