@@ -13,11 +13,16 @@ from gnats.connection.closed_state import ClosedState
 
 MOST = 1 << 20
 """Bytes of a line; INFO has about 500."""
+MOST_LINES = 64
+"""Lines that may come before INFO: more are no NATS server's."""
 _CHUNK = 1 << 16
 
 
 class FirstInfo:
     """Reads lines from a connected socket until stop() is called, and not a byte more.
+
+    It reads one line whenever the loop comes around: a peer that sends without an end does not keep the loop
+    from others. After MOST_LINES it fails.
 
     `take` gets each line without its end; `failed` gets the reason why no more come, after stop(). That
     detaches `sock`, whose descriptor stays open.
@@ -34,6 +39,7 @@ class FirstInfo:
         self._take = take
         self._failed = failed
         self._line = bytearray()
+        self._lines = 0
         self._loop = asyncio.get_running_loop()
         self._timer: Timer | None = call_later(seconds, self._end, ClosedState.READ_ERROR)
         self._loop.add_reader(sock.fileno(), self._read)
@@ -56,21 +62,23 @@ class FirstInfo:
         self._failed(reason)
 
     def _read(self) -> None:
-        while self._timer:
-            try:
-                seen = self._sock.recv(_CHUNK, socket.MSG_PEEK)
-                end = seen.find(b"\n") + 1
-                self._line += self._sock.recv(end or len(seen)) if seen else b""
-            except BlockingIOError:
-                return
-            except OSError:
-                self._end(ClosedState.READ_ERROR)
-                return
-            if not seen:
-                self._end(ClosedState.CLIENT_CLOSED)
-            elif len(self._line) > MOST:
-                self._end(ClosedState.MAX_CONTROL_LINE_EXCEEDED)
-            elif end:
-                line = bytes(self._line).removesuffix(b"\n").removesuffix(b"\r")
-                self._line.clear()
-                self._take(line)
+        try:
+            seen = self._sock.recv(_CHUNK, socket.MSG_PEEK)
+            end = seen.find(b"\n") + 1
+            self._line += self._sock.recv(end or len(seen)) if seen else b""
+        except BlockingIOError:
+            return
+        except OSError:
+            self._end(ClosedState.READ_ERROR)
+            return
+        self._lines += end > 0
+        if not seen:
+            self._end(ClosedState.CLIENT_CLOSED)
+        elif len(self._line) > MOST:
+            self._end(ClosedState.MAX_CONTROL_LINE_EXCEEDED)
+        elif self._lines > MOST_LINES:
+            self._end(ClosedState.PROTOCOL_VIOLATION)
+        elif end:
+            line = bytes(self._line).removesuffix(b"\n").removesuffix(b"\r")
+            self._line.clear()
+            self._take(line)

@@ -44,6 +44,7 @@ _SPACES = "cluster name cannot contain spaces"
 _CLIENT = "attempted to connect to leaf node port"
 _WRONG_PORT = "attempted to connect to wrong port"
 _VIOLATION = "Authorization Violation"
+_DUPLICATE = ClosedState.DUPLICATE_REMOTE_LEAFNODE_CONNECTION
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "Task[None]"]
 
@@ -164,6 +165,9 @@ class Handshake:
             return
         if leaf.opts.new_account or leaf.opts.account:
             self._violation(leaf)
+            return
+        if leaf.has_joined:  # the session stays in the account that it has joined
+            leaf.refuse(self._log, _DUPLICATE, str(_DUPLICATE))
             return
         account = self._accounts.get(grant.account)
         if account is None:

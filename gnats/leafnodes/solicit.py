@@ -51,13 +51,30 @@ class Solicitor:
         if shares_system:
             self._log.debug("Will delay first leafnode connect to shared system account due to clustering")
             remote.delay = SHARED_SYSTEM_DELAY
-        self._spawn(self._dial(remote, first=True))
+        self._start(remote, first=True)
 
     def dial_again(self, remote: Remote) -> None:
         """Dial a remote whose connection was lost, after a while."""
-        self._spawn(self._dial(remote, first=False, pause=self._options().leafnodes.reconnect_interval))
+        self._start(remote, first=False, pause=self._options().leafnodes.reconnect_interval)
 
-    async def _dial(self, remote: Remote, *, first: bool, pause: float = 0.0) -> None:
+    def _start(self, remote: Remote, *, first: bool, pause: float = 0.0) -> None:
+        """Dial a remote, unless that goes on already: it was disabled and enabled while it waited."""
+        if not remote.dialling:
+            remote.dialling = True
+            self._spawn(self._dial(remote, first=first, pause=pause))
+
+    async def _dial(self, remote: Remote, *, first: bool, pause: float) -> None:
+        try:
+            found = await self._reach(remote, first=first, pause=pause)
+        finally:
+            remote.dialling = False
+        if found:
+            await self._create(*found)
+
+    async def _reach(
+        self, remote: Remote, *, first: bool, pause: float
+    ) -> tuple[socket.socket, str, int, Remote, URL] | None:
+        """Return a socket that is connected to a remote, with its address; None for a remote that is gone."""
         if pause:
             await sleep(pause)
         if remote.delay > 0:
@@ -76,10 +93,9 @@ class Solicitor:
                 await sleep(interval + random.uniform(0, interval))
                 continue
             if remote.valid:
-                await self._create(sock, host, port, remote, url)
-            else:
-                sock.close()
-            return
+                return sock, host, port, remote, url
+            sock.close()
+        return None
 
     async def _open(self, remote: Remote, url: URL) -> tuple[socket.socket, str, int]:
         """Connect to a URL's server. Raises OSError with nats-server's text."""

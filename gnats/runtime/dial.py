@@ -39,8 +39,11 @@ async def connect_socket(host: str, port: int) -> socket.socket:
 
 
 async def look_up(host: str) -> list[str]:
-    """Return the addresses of a host's name. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    """Return the addresses of a host's name. Raises OSError, also for a name that none can have."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except UnicodeError:  # a label that is empty, too long, or of characters that names do not have
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from None
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 

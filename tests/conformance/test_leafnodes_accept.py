@@ -398,6 +398,30 @@ def test_another_account_of_the_same_server_does_not(server: Server, fake: FakeL
     assert first.fence() == second.fence() == []
 
 
+@pytest.mark.parametrize(
+    "verb",
+    [b"PING", b"PONG", b"-ERR 'x'", b"+OK", b"LS+ x", b"LMSG x 0\r\n"],
+    ids=lambda verb: verb[:4].decode(),
+)
+@pytest.mark.parametrize("informed", [False, True])
+def test_only_info_may_come_before_connect(
+    launch: Launch, fake: FakeLeaf, verb: bytes, informed: bool
+) -> None:
+    server = launch_accepting(launch, block="compression: accept")
+    peer = fake.greet(server)
+    peer.send((fake.info(compression="off") if informed else b"") + verb + b"\r\n")
+    assert peer.rest()[-1] == VIOLATION
+    assert "Leafnode Error" not in server.log
+
+
+@pytest.mark.parametrize("user", ["a", "b"])
+def test_a_second_connect(guarded: Server, fake: FakeLeaf, user: str) -> None:
+    peer = fake.dial(guarded, user="b", **PASSWORD)
+    peer.send(fake.connect(user=user, **PASSWORD))
+    assert peer.rest()[-1] == b"-ERR 'Duplicate Remote LeafNode Connection'\r\n"
+    peer.wait_logged(guarded, closed("Duplicate Remote LeafNode Connection", fake.name))
+
+
 def test_a_loop(server: Server, fake: FakeLeaf) -> None:
     peer = fake.dial(server)
     peer.send(b"LS+ " + loop_subject(peer.opening) + b"\r\n")

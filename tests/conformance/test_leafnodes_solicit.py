@@ -204,6 +204,15 @@ def test_blanks_in_the_clusters_name(launch: Launch, listener: LeafListener, fak
         refused(server, listener, peer, f"ERR {SPACES}", closed("Protocol Violation"), answer=error)
 
 
+@pytest.mark.parametrize("host", ["x" * 64, "..", "\ufffd"])
+def test_a_name_that_no_server_can_have(
+    launch: Launch, listener: LeafListener, fake: FakeLeaf, host: str
+) -> None:
+    launch_soliciting(launch, listener.url)
+    fake.serve(listener, leafnode_urls=[f"{host}:1"]).close()
+    fake.serve(listener).close()
+
+
 def test_no_first_info(launch: Launch, listener: LeafListener) -> None:
     server = launch_soliciting(launch, listener.url, remote="first_info_timeout: '0.2s'")
     with listener.take() as peer:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from gnats.connection.closed_state import ClosedState
-from gnats.leafnodes.first_info import MOST, FirstInfo
+from gnats.leafnodes.first_info import MOST, MOST_LINES, FirstInfo
 
 
 @pytest.fixture
@@ -64,3 +64,13 @@ async def test_an_endless_line(ends: tuple[socket.socket, socket.socket]) -> Non
     for _ in range(MOST // 4096 + 1):
         await asyncio.get_running_loop().sock_sendall(theirs, b"x" * 4096)
     assert await reader.lines.get() is ClosedState.MAX_CONTROL_LINE_EXCEEDED
+
+
+async def test_lines_without_end_leave_the_loop_to_others(ends: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = ends
+    reader = Reader(ours)
+    theirs.sendall(b"+OK\r\n" * (MOST_LINES + 1))
+    assert await reader.lines.get() == b"+OK"
+    assert reader.lines.empty()
+    assert [await reader.lines.get() for _ in range(MOST_LINES - 1)] == [b"+OK"] * (MOST_LINES - 1)
+    assert await reader.lines.get() is ClosedState.PROTOCOL_VIOLATION

@@ -159,3 +159,22 @@ async def test_a_removed_remote_is_dialled_no_more(make: Make, clock: HeldClock)
     await clock.advance(10.0)
     assert len(dialler.dialled) == 1
     assert not dialler.tasks
+
+
+async def test_a_remote_that_is_enabled_again_while_it_waits_is_dialled_once(
+    make: Make, clock: HeldClock
+) -> None:
+    dialler, found = make(REFUSED, None), remote(1)
+    dialler.solicitor.dial(found)
+    await clock.settle()
+    for _ in range(3):
+        found.valid = False
+        found.valid = True
+        dialler.solicitor.dial(found)
+    await clock.settle()
+    await clock.advance(10.0)
+    assert (len(dialler.dialled), len(dialler.created)) == (2, 1)
+    dialler.solicitor.dial_again(found)
+    await clock.settle()
+    await clock.advance(10.0)
+    assert len(dialler.created) == 2

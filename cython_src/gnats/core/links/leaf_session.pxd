@@ -26,7 +26,7 @@ cpdef enum LeafEvent:
 
 @cython.final
 cdef class LeafSession(LinkSession):
-    cdef uint8_t free_verbs        # the peer may send INFO before its CONNECT
+    cdef uint8_t info_first        # the peer may send INFO before its CONNECT
     # set by join(), under lock; the owner's from CTL_JOINED on
     cdef void *staged_account      # borrowed Account; `keep` has it
     cdef uint8_t staged_form, staged_traces, staged_spoke, staged_isolated
@@ -62,6 +62,7 @@ cdef class LeafSession(LinkSession):
         self, const char *subject, size_t n, const char *queue, size_t qn, uint32_t weight) noexcept nogil
     cdef void announce_own(self, const Slice *subject, bint begins) noexcept nogil
     cdef bint may_receive(self, const Slice *subject) noexcept nogil
+    cdef bint may_send(self, const Slice *subject) noexcept nogil
     cdef int report(self, int what, const char *data, size_t n) noexcept nogil
     cdef int not_joined(self) noexcept nogil
     # -- verbs: the parser calls them --

@@ -29,22 +29,31 @@ from gnats.core.links.link_session cimport (
 from gnats.core.links.remote_subs cimport MOST_WEIGHT
 from gnats.core.messages.encode cimport FORM_RHMSG, FORM_RMSG
 from gnats.core.messages.message cimport SIZES_ROOM, Message
+from gnats.core.messages.msgtrace cimport trace_free
 from gnats.core.messages.reserved cimport is_gateway_reply, is_jetstream_ack, is_service_reply
 from gnats.core.net.connection cimport (
     CTL_RESUME,
+    DENIED_PUBLISH,
     PROTOCOL_VIOLATION,
     READ_ERROR,
     WRITE_ERROR,
     Connection,
     SessionType,
 )
-from gnats.core.net.log_records cimport LOG_INVALID_REMOTE_SUB, LOG_MAX_SUBSCRIPTIONS, TRACE_IN_PAYLOAD
+from gnats.core.net.log_records cimport (
+    LOG_INVALID_REMOTE_SUB,
+    LOG_MAX_SUBSCRIPTIONS,
+    LOG_PUBLISH_VIOLATION,
+    TRACE_IN_PAYLOAD,
+)
 from gnats.core.net.pollstate cimport PollerBase, hand_over_first
 from gnats.core.pings cimport set_first_ping_timer
+from gnats.core.protocol.answers cimport send_denied as send_denial
 from gnats.core.protocol.answers cimport send_err
 from gnats.core.protocol.parser cimport (
     BAD_REMOTE_SUB_ARGS,
     BAD_REMOTE_UNSUB_ARGS,
+    CONNECT_OR_INFO,
     PARSE_CLOSED,
     PARSE_PUNT,
     ParserHandlers,
@@ -103,7 +112,7 @@ cdef class LeafSession(LinkSession):
         self.input.parser.max_control_line = max_control_line
         self.input.parser.max_payload = max_payload
         self.form = FORM_RMSG
-        self.free_verbs = negotiates
+        self.info_first = negotiates
         self.unsettled = 0
         self.max_subs = -1
         link_init(&self.link, self, registry, MOST_INTEREST, carries, write_change, note_for_leaf)
@@ -366,12 +375,17 @@ cdef class LeafSession(LinkSession):
         """Return whether the peer may send a message (leafMsgAllowed)."""
         if is_service_reply(subject.p, subject.n) or is_jetstream_ack(subject):
             return True
-        if self.spoke:
-            return is_gateway_reply(subject) or self.guard.permissions == NULL or (
-                <Permissions> self.guard.permissions).can_subscribe(LEAF, subject.p, subject.n, subject.p, 0)
-        if self.receive == NULL or (<Permissions> self.receive).pub_allowed(LEAF, subject.p, subject.n):
+        if self.spoke and is_gateway_reply(subject):
             return True
-        return self.guard.permissions != NULL and may_reply(&self.guard, self.ps, subject)
+        return self.may_send(subject) or (
+            not self.spoke and self.guard.permissions != NULL and may_reply(&self.guard, self.ps, subject))
+
+    cdef bint may_send(self, const Slice *subject) noexcept nogil:
+        """Return whether permissions allow the peer to send messages of a subject."""
+        if self.spoke:
+            return self.guard.permissions == NULL or (
+                <Permissions> self.guard.permissions).can_subscribe(LEAF, subject.p, subject.n, subject.p, 0)
+        return self.receive == NULL or (<Permissions> self.receive).pub_allowed(LEAF, subject.p, subject.n)
 
     cdef int report(self, int what, const char *data, size_t n) noexcept nogil:
         hand_over_first(self.ps)
@@ -483,6 +497,11 @@ cdef class LeafSession(LinkSession):
         cdef bint disable = False
         if init_msg_trace(self, m, &disable) == TRACE_SKIP:
             return
+        if m.trace != NULL and not self.may_send(&m.trace_dest):
+            send_denial(self, DENIED_PUBLISH, &m.trace_dest, NULL, NULL)
+            self.log(LOG_PUBLISH_VIOLATION, 0, m.trace_dest.p, m.trace_dest.n)
+            trace_free(m.trace)
+            return
         if disable:
             changed = set_trace_dest(m, NULL, sizes)
         self.route_msg(m)
@@ -561,8 +580,8 @@ cdef void on_control(Connection c, uint32_t ctl) noexcept nogil:
 cdef void begin(Connection c) noexcept nogil:
     c.inbox.post_data(EV_BEGUN, <void *> c, &c.source, 0, 0, NULL, 0)
     start_auth_timer(<LeafSession> c)
-    if (<LeafSession> c).free_verbs:
-        (<LeafSession> c).input.parser.auth_set = 0
+    if (<LeafSession> c).info_first and (<LeafSession> c).input.parser.auth_set:
+        (<LeafSession> c).input.parser.auth_set = CONNECT_OR_INFO
 
 
 share_link_session(&LEAF_SESSION)

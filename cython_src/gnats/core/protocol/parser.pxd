@@ -51,6 +51,12 @@ cdef struct PubArg:
     int32_t hdr        # header bytes, -1 without headers
 
 
+# Verbs that are allowed before the peer is known.
+cdef enum:
+    ONLY_CONNECT = 1
+    CONNECT_OR_INFO
+
+
 # The functions that a parser calls. They return PARSE_OK to go on, PARSE_PUNT or PARSE_CLOSED to stop.
 cdef struct ParserHandlers:
     # A message is complete in pa.m, with CR LF behind its data.
@@ -77,7 +83,7 @@ cdef struct ParserHandlers:
 cdef struct Parser:
     # kind of the connection; state of the machine; first letter of the verb; 1 to drop a CR from the end of the line
     uint8_t kind, state, op, drop
-    uint8_t auth_set         # only CONNECT is allowed
+    uint8_t auth_set         # ONLY_CONNECT, CONNECT_OR_INFO; 0: any verb is allowed
     uint8_t headers          # negotiated with the peer
     uint8_t trace
     uint8_t pedantic

@@ -199,7 +199,9 @@ cdef int parse(Parser *parser, char *buf, size_t n) noexcept nogil:
                 if i and i >= parser.until and is_turn_over(parser, i):
                     return PARSE_TURN_OVER
                 parser.op = b
-                if parser.auth_set and (b | 0x20) != c'c':
+                if parser.auth_set and (b | 0x20) != c'c' and (
+                    parser.auth_set != CONNECT_OR_INFO or (b | 0x20) != c'i'
+                ):
                     return parser.on.auth_violation(parser.owner)
                 if parser.kind == CLIENT:
                     if (b | 0x20) == c'r' or (b | 0x20) == c'l' or (b | 0x20) == c'a':

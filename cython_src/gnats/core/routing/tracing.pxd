@@ -19,7 +19,8 @@ cdef enum TraceOutcome:
 
 # Return whether the header of a message may ask for a trace. A quick look, which may say yes wrongly.
 cdef bint may_be_traced(Subscriber publisher, const Message *m) noexcept nogil
-# Begin a trace of a message, if it is to have one. disable[0]: mark the message, so that no later server traces it.
+# Begin a trace of a message, if it is to have one. disable[0]: mark the message, so that no later server traces it. A
+# leaf node's session checks itself whether the peer may publish to m.trace_dest.
 cdef TraceOutcome init_msg_trace(Subscriber publisher, Message *m, bint *disable) noexcept nogil
 # Post the notes, unless memory ran out for one, and free the trace.
 cdef void send_msg_trace(Subscriber publisher, MsgTrace *t) noexcept nogil
