@@ -1,4 +1,4 @@
-"""Scenarios over routes: the publisher is at one server, the subscriber at another."""
+"""Scenarios over links: the publisher is at one server, the subscriber at another."""
 
 import json
 import time
@@ -6,6 +6,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from gnats.bench.loadgen import PubSub
 from gnats.bench.probes import Latency
@@ -25,15 +26,19 @@ from perf.servers import Kind, Server, ServerError
 
 SIZES = (16, 128, 8192)
 KNOWN_SECONDS = 15.0
-_BLOCK = 'http: "127.0.0.1:-1"\ncluster {{ name: C, listen: "127.0.0.1:-1", compression: off{routes} }}\n'
+_MONITORED = 'http: "127.0.0.1:-1"\n'
+_CLUSTER = _MONITORED + 'cluster {{ name: C, listen: "127.0.0.1:-1", compression: off{routes} }}\n'
+_HUB = _MONITORED + 'leafnodes { listen: "127.0.0.1:-1", compression: off }\n'
+_LEAF = _MONITORED + "leafnodes {{ remotes: [{{ url: '{url}', compression: off }}] }}\n"
 
 
 class Pair:
-    """Two servers of one kind in one cluster."""
+    """Two servers of one kind with a link between them; `page` of the first one's monitoring lists it."""
 
-    def __init__(self, first: Server, second: Server) -> None:
+    def __init__(self, first: Server, second: Server, page: str) -> None:
         self.first = first
         self.second = second
+        self.page = page
 
     def cpu_ns(self) -> int:
         """Return the CPU time of both."""
@@ -45,32 +50,45 @@ class Pair:
 
     def wait_for_interest(self) -> None:
         """Wait until the first server knows of the subscription at the second one."""
-        page = f"{self.first.ports['monitoring'][0]}/routez?subs=1"
         deadline = time.monotonic() + KNOWN_SECONDS
         while time.monotonic() < deadline:
-            with urllib.request.urlopen(page, timeout=KNOWN_SECONDS) as answer:
-                routes = json.load(answer)["routes"]
-            subjects = [subject for route in routes for subject in route.get("subscriptions_list") or ()]
+            answer = ask(self.first, f"{self.page}?subs=1")
+            links = answer["leafs" if self.page == "leafz" else "routes"] or ()
+            subjects = [subject for link in links for subject in link.get("subscriptions_list") or ()]
             if any("bench" in subject for subject in subjects):
                 return
             time.sleep(0.02)
-        raise ServerError(f"{self.first.kind.label} hears of no subscription over its routes")
+        raise ServerError(f"{self.first.kind.label} hears of no subscription over its links")
+
+
+def ask(server: Server, page: str) -> dict[str, Any]:
+    """Return a monitoring page."""
+    url = f"{server.ports['monitoring'][0]}/{page}"
+    with urllib.request.urlopen(url, timeout=KNOWN_SECONDS) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
 
 
 @contextmanager
-def pair(kind: Kind) -> Iterator[Pair]:
-    """Start two servers of a kind; the second one dials the first."""
-    with Server(kind, text=_BLOCK.format(routes="")) as first:
+def pair(kind: Kind, link: str) -> Iterator[Pair]:
+    """Start two servers of a kind; the second one dials the first. `link` is "route" or "leaf"."""
+    if link == "leaf":
+        with Server(kind, text=_HUB) as hub:
+            port = ask(hub, "varz")["leaf"]["port"]  # the ports file does not have it
+            with Server(kind, text=_LEAF.format(url=f"nats-leaf://127.0.0.1:{port}")) as leaf:
+                yield Pair(hub, leaf, "leafz")
+        return
+    with Server(kind, text=_CLUSTER.format(routes="")) as first:
         routes = f", routes: ['{first.ports['cluster'][0].replace('nats://', 'nats-route://')}']"
-        with Server(kind, text=_BLOCK.format(routes=routes)) as second:
-            yield Pair(first, second)
+        with Server(kind, text=_CLUSTER.format(routes=routes)) as second:
+            yield Pair(first, second, "routez")
 
 
 @contextmanager
-def routed(kind: Kind, settings: Settings, *, size: int) -> Iterator[Measure]:
-    """Measure the highest rate of messages over a route, and the CPU of both servers."""
+def linked(kind: Kind, settings: Settings, *, link: str, size: int) -> Iterator[Measure]:
+    """Measure the highest rate of messages over a link, and the CPU of both servers."""
     with (
-        pair(kind) as servers,
+        pair(kind, link) as servers,
         PubSub(
             servers.target, subscriptions=[["bench"]], size=size, subscribers_at=servers.second.target
         ) as load,
@@ -81,9 +99,9 @@ def routed(kind: Kind, settings: Settings, *, size: int) -> Iterator[Measure]:
 
 
 @contextmanager
-def routed_latency(kind: Kind, settings: Settings) -> Iterator[Measure]:
-    """Measure the time of single messages over a route."""
-    with pair(kind) as servers:
+def linked_latency(kind: Kind, settings: Settings, *, link: str) -> Iterator[Measure]:
+    """Measure the time of single messages over a link."""
+    with pair(kind, link) as servers:
         probe = Latency(servers.target, subscriber_at=servers.second.target)
         try:
             servers.wait_for_interest()
@@ -98,16 +116,23 @@ def routed_latency(kind: Kind, settings: Settings) -> Iterator[Measure]:
 
 
 CLUSTER_SCENARIOS: list[Scenario] = [
-    *(
-        Scenario(
-            f"route/{human_size(size)}",
-            "routes",
-            f"one publisher and one subscriber at two servers, {human_size(size)}",
-            partial(routed, size=size),
-            quick=size == 16,
-            pollers=False,
-        )
-        for size in SIZES
-    ),
-    Scenario("route/latency", "routes", "single messages from one server to another", routed_latency),
+    scenario
+    for link, group, where in (
+        ("route", "routes", "at two servers of a cluster"),
+        ("leaf", "leaf nodes", "at a hub and at its leaf node"),
+    )
+    for scenario in (
+        *(
+            Scenario(
+                f"{link}/{human_size(size)}",
+                group,
+                f"one publisher and one subscriber {where}, {human_size(size)}",
+                partial(linked, link=link, size=size),
+                quick=size == 16,
+                pollers=False,
+            )
+            for size in SIZES
+        ),
+        Scenario(f"{link}/latency", group, f"single messages {where}", partial(linked_latency, link=link)),
+    )
 ]

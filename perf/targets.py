@@ -41,9 +41,13 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("tls/1:1/128B", "cpu_ns", 0.7),
     Target("1:1/16B", "msgs_per_sec", 2.5, at_least=True),
-    *(Target(f"route/{size}", "cpu_ns", 0.25) for size in ("16B", "128B", "8KiB")),
-    *(Target(f"route/{size}", "msgs_per_sec", 3.0, at_least=True) for size in ("16B", "128B", "8KiB")),
-    Target("route/latency", "p50_us", 0.7),
+    *(
+        Target(f"{link}/{size}", metric, bound, at_least=metric == "msgs_per_sec")
+        for link in ("route", "leaf")
+        for size in ("16B", "128B", "8KiB")
+        for metric, bound in (("cpu_ns", 0.25), ("msgs_per_sec", 3.0))
+    ),
+    *(Target(f"{link}/latency", "p50_us", 0.7) for link in ("route", "leaf")),
     *(
         Target(f"latency/{name}*", metric, 0.8)
         for name in ("idle", "turns")

@@ -38,8 +38,9 @@ TABLE = {
         core/tls/tlsstate core/auth/permission_cache addShadowSub=add_shadow
         addShadowSubscriptions=add_shadows authViolation canSubscribe closeConnection connectionTypeAllowed
         deliverMsg doTLSHandshake=start_handshake enqueueProto flushClients=end_batch flushOutbound
-        genHeader=begin_header getHeader=find_header processErr processHeaderPub=parse_pub
-        processInboundClientMsg processInboundMsg processMsgResults processPing processPingTimer
+        genHeader=begin_header getHeader=find_header processErr=TextSession.process_err
+        processHeaderPub=parse_pub processInboundClientMsg processInboundMsg processMsgResults
+        processPing processPingTimer
         processPong=textsession.process_pong processPub=parse_pub processServiceImport processSub
         processUnsub pubAllowed=Permissions.pub_allowed
         queueOutbound readLoop registerWithAccount removeHeaderIfPresent=remove_header removeSecretsFromTrace
@@ -117,6 +118,18 @@ TABLE = {
         setDynamicStreamMetadata setStaticConsumerMetadata setStaticStreamMetadata
         supportsRequiredApiLevel""",
     "jwt.go": "validateTrustedOperators",
+    "leafnode.go": """core/links/leaf_session leafnodes/table leafnodes/permissions tls/leafs
+        addLeafNodeConnection=LeafNodes.accepted connectToRemoteLeafNode=leafnodes/solicit.Solicitor._dial
+        createLeafNode=LeafNodes._create doUpdateLNURLs=Remote.discovered
+        handleLeafNodeLoop=LeafNodes._loop leafNodeFinishConnectProcess=LeafNodes.dialled
+        leafPermViolation=LeafNodes._denied leafProcessErr=LeafNodes._peer_error
+        negotiateLeafCompression=leafnodes/handshake.Handshake._compresses newLeafNodeCfg=Remote
+        pickNextURL=Remote.next_url processLeafNodeConnect=leafnodes/handshake.Handshake._connected
+        processLeafnodeInfo=leafnodes/handshake.Handshake.process_peer_info
+        sendLeafConnect=leafnodes/handshake.Handshake._connect
+        sendPermsAndAccountInfo=leafnodes/info.OwnInfo.answer
+        setLeafNodeInfoHostPortAndIP=leafnodes/info.OwnInfo.address solicitLeafNodeRemotes=LeafNodes.solicit
+        validateLeafNode""",
     "log.go": "ConfigureLogger RateLimitErrorf=Logger.allow ReOpenLogFile=Server.reopen_log",
     "monitor.go": """core/accounts/listing Accountz Connz=connz.connz expvarz=debugz.expvarz Gatewayz
         Healthz=healthz.healthz Ipqueuesz Jsz JszAccount Leafz profilez=profilez.profilez Raftz
@@ -141,16 +154,18 @@ TABLE = {
         reloadClusterPoolAndAccounts=ClusterReload._change_pools ReloadOptions
         validateClusterOpts=_check_cluster""",
     "ring.go": "append=Clients._on_closed",
-    "route.go": """addRoute=Routes.add connectToRoute=Solicitor.dial createRoute=Cluster._create
-        forwardNewRouteInfoToKnownServers=forward_new_route
-        generateRouteInitialInfoJSON=OwnInfo.initial handleDuplicateRoute=_replaced_by
+    "route.go": """addRoute=Routes.add connectToRoute=cluster/solicit.Solicitor.dial
+        createRoute=Cluster._create forwardNewRouteInfoToKnownServers=forward_new_route
+        generateRouteInitialInfoJSON=cluster/info.OwnInfo.initial handleDuplicateRoute=_replaced_by
         hasThisRouteConfigured processImplicitRoute=implicit_targets
-        processRouteConnect=Handshake.process_connect processRouteInfo=Handshake.process_info
-        reConnectToRoute=Solicitor.dial_again removeAllRoutesExcept=Cluster.name_changed
-        removeRoute=Routes.remove routeShouldDelayInfo=delays_info routeStillValid=Solicitor._valid
-        sendAsyncInfoToClients=Clients.send_info sendRouteConnect=OwnInfo.connect
-        solicitRoutes=Solicitor.solicit startRouteAcceptLoop=Cluster.start
-        updateRemoteRoutePerms=Cluster._reloaded upgradeRouteToSolicited=upgrade_to_solicited""",
+        processRouteConnect=cluster/handshake.Handshake.process_connect
+        processRouteInfo=cluster/handshake.Handshake.process_info
+        reConnectToRoute=cluster/solicit.Solicitor.dial_again removeAllRoutesExcept=Cluster.name_changed
+        removeRoute=Routes.remove routeShouldDelayInfo=delays_info
+        routeStillValid=cluster/solicit.Solicitor._valid sendAsyncInfoToClients=Clients.send_info
+        sendRouteConnect=cluster/info.OwnInfo.connect solicitRoutes=cluster/solicit.Solicitor.solicit
+        startRouteAcceptLoop=Cluster.start updateRemoteRoutePerms=Cluster._reloaded
+        upgradeRouteToSolicited=upgrade_to_solicited""",
     "scheduler.go": """add=schedule_add decode=schedules_decode encode=schedules_encode
         getScheduledMessages=run_next parseMsgSchedule=cron_due remove=schedule_drop""",
     "sdm.go": "jetstream/stream/aging isSubjectDeleteMarker=aging.is_marker",
@@ -202,7 +217,7 @@ PLAIN = """conf/lex.go conf/parse.go const.go errors.go jetstream_errors_generat
     logger/syslog.go main.go memstore.go monitor_sort_opts.go pse/pse_linux.go"""
 """Go files that docstrings name, without functions worth finding."""
 
-NOT_YET = """certidp/ certstore/ client_proxyproto.go gateway.go jetstream_cluster.go leafnode.go mqtt.go
+NOT_YET = """certidp/ certstore/ client_proxyproto.go gateway.go jetstream_cluster.go mqtt.go
     ocsp.go ocsp_peer.go ocsp_responsecache.go proto.go raft.go raft_transport.go tpm/
     websocket.go"""
 NOT_NEEDED = "ats/ dios.go elastic/ errors_gen.go gsl/"

@@ -123,6 +123,8 @@ class Accounts(dict[str, Account]):
         """Called with each measurement of a service. The server sets it."""
         self.added: Callable[[Account], object] = lambda account: None
         """Called with each account that is new, or was removed before. The server sets it."""
+        self.rebuilt: Callable[[], object] = lambda: None
+        """Called when mappings, exports and imports of accounts may have changed. The server sets it."""
         self._timers: dict[int, Timer] = {}
         self._claims: dict[str, AccountConfig] = {}
         """Accounts of JWTs, by name."""
@@ -236,6 +238,7 @@ class Accounts(dict[str, Account]):
             self._export(self[party.name], party)
         for party in parties:
             self._import(self[party.name], party)
+        self.rebuilt()
 
     # -- accounts of JWTs ------------------------------------------------------------------------------------
 

@@ -20,9 +20,20 @@ def keep_domains_apart(leaf: "Leaf", opts: "Options", log: "Logger", *, is_syste
     """
     jetstream, account = opts.jetstream, leaf.account.name
     domain, theirs = jetstream.domain, leaf.peer_domain
+    forced = False
+    if is_system and "" in opts.default_js_domain.values():
+        log.notice(
+            f"{leaf} - Not extending remote JetStream domain {quote(theirs)}"
+            " due to presence of empty default domain"
+        )
+        forced = True
+    elif opts.default_js_domain.get(account) == "" and not is_system:
+        log.debug(f'{leaf} - Skipping deny "$JS.API.>" for account {quote(account)} due to default domain')
+        leaf.js_denials = (), ()
+        return
     sent: tuple[str, ...]
     announced: tuple[str, ...]
-    apart = domain != theirs or not (jetstream.enabled or domain)
+    apart = domain != theirs or not (jetstream.enabled or domain) or forced
     if apart and is_system:
         log.notice(f"{leaf} - System account connected from {leaf.decorated_peer}")
         log.notice(f"{leaf} - JetStream not extended, domains differ")

@@ -41,6 +41,7 @@ class Leaf(Session):
         "imports",
         "isolated",
         "js_denials",
+        "mapped",
         "negotiated",
         "no_reconnect",
         "peer_cluster",
@@ -90,6 +91,8 @@ class Leaf(Session):
         """Subjects that the peer does not want (deny_pub of its CONNECT)."""
         self.js_denials: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
         """Subjects of JetStream that are not sent to the peer, and not announced to it."""
+        self.mapped: tuple[bytes, ...] = ()
+        """Subjects that are announced to the peer whoever subscribes."""
         self.compression = ""
         """How this server compresses what it sends; empty before that is known."""
         self.negotiated = False

@@ -577,6 +577,7 @@ class LeafNodes:
         permissions, receive = session_permissions(leaf)
         max_subs, max_payload = limits(leaf, self._options())
         leaf.has_joined = True
+        leaf.mapped = announced_anyway(leaf)
         leaf.session.join(
             leaf.account,
             greeting=greeting,
@@ -586,7 +587,7 @@ class LeafNodes:
             headers=leaf.headers,
             traces=leaf.proto >= TRACES_PROTO,
             loop_subject=self.table.loop_subject(leaf.account),
-            mapped=leaf.account.mapped,
+            mapped=leaf.mapped,
             permissions=permissions,
             receive=receive,
             max_subs=max_subs,
@@ -605,9 +606,22 @@ class LeafNodes:
         if leaf.has_joined and leaf.session:
             leaf.session.set_permissions(*session_permissions(leaf))
 
-    def check_mappings(self, accounts: Iterable[Account]) -> None:
-        """Announce the present mappings of accounts, which have changed."""
-        changed = set(accounts)
+    def update_mapped(self) -> None:
+        """Announce the present mappings and service imports of accounts, which may have changed."""
         for leaf in self.table:
-            if leaf.account in changed and leaf.session:
-                leaf.session.set_mapped(leaf.account.mapped)
+            mapped = announced_anyway(leaf)
+            if mapped != leaf.mapped and leaf.session and not leaf.leaving:
+                leaf.mapped = mapped
+                leaf.session.set_mapped(mapped)
+
+
+def announced_anyway(leaf: Leaf) -> tuple[bytes, ...]:
+    """Return the subjects that are announced whoever subscribes.
+
+    These are the account's mappings, and at a hub its service imports, whose interest permissions would hide.
+    """
+    account = leaf.account
+    imports = (
+        [] if leaf.spoke else [service.subscription()[0] for service in account.service_imports.values()]
+    )
+    return tuple(dict.fromkeys((*account.mapped, *imports)))

@@ -191,7 +191,9 @@ def _make_leafs(server: Owner) -> "LeafNodes":
     )
     parts = server.identity, server.accounts, server.state, server.log, hooks, LeafSession
     tls = make_leaf_tls(server.opts)
-    return LeafNodes(*parts, tls=tls, options=lambda: server.opts, spawn=server.spawn)
+    leafs = LeafNodes(*parts, tls=tls, options=lambda: server.opts, spawn=server.spawn)
+    server.accounts.rebuilt = leafs.update_mapped
+    return leafs
 
 
 def make_cluster_tls(opts: "Options") -> "LinkTLS | None":

@@ -95,3 +95,18 @@ def test_other_compression_of_accepted_ones(launch: Launch, fake: FakeLeaf) -> N
     reload(server, accepting("compression: s2_fast"))
     peer.rest()
     assert fake.greet(server).info["compression"] == "s2_fast"
+
+
+def test_a_mapping_comes_and_goes(launch: Launch, fake: FakeLeaf) -> None:
+    def config(mappings: str) -> str:
+        return accepting(
+            "", f"accounts {{ A {{ users [ {{user: a, password: p}} ], mappings {{ {mappings} }} }} }}"
+        )
+
+    server = launch_accepting(launch, config=config("foo: bar").partition("}\n")[2])
+    peer = fake.dial(server, user="a", **{"pass": "p"})
+    assert b"LS+ foo\r\n" in peer.opening
+    if server.kind.is_reference:
+        pytest.skip("nats-server announces mappings of a reload to new connections only")
+    reload(server, config("baz: bar"))
+    assert b"LS+ baz\r\n" in peer.until(b"LS- foo")

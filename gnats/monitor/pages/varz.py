@@ -60,7 +60,7 @@ class VarzServer(StatszServer, Protocol):
 
 def varz(server: VarzServer) -> Page:
     """Return the server's configuration and counters; fields have nats-server's names and order."""
-    opts, now, cluster = server.opts, time_ns(), server.cluster
+    opts, now, cluster, leafs = server.opts, time_ns(), server.cluster, server.leafs
     threads = server.pollers.threads if server.pollers else 0
     page: Page = {
         **_configuration(server),
@@ -75,7 +75,7 @@ def varz(server: VarzServer) -> Page:
         "total_connections": server.total_clients,
         "routes": len(cluster.routes) if cluster else 0,
         "remotes": cluster.routes.num_remotes if cluster else 0,
-        "leafnodes": len(server.leafs.table) if server.leafs else 0,
+        "leafnodes": len(leafs.table) if leafs else 0,
         **traffic_of(server),
         "slow_consumers": server.state.slow_consumers,
         "stale_connections": server.state.stale_connections,
@@ -91,9 +91,11 @@ def varz(server: VarzServer) -> Page:
         "trusted_operators_claim": _operators(server),
         "system_account": name_of(server.system_account),
         "pinned_account_fails": server.operator_mode.pinned_failures if server.operator_mode else 0,
-        "slow_consumer_stats": count_by_kind(server.state.slow_consumers, cluster.slow if cluster else 0),
+        "slow_consumer_stats": count_by_kind(
+            server.state.slow_consumers, cluster.slow if cluster else 0, leafs.slow if leafs else 0
+        ),
         "stale_connection_stats": count_by_kind(
-            server.state.stale_connections, cluster.stale if cluster else 0
+            server.state.stale_connections, cluster.stale if cluster else 0, leafs.stale if leafs else 0
         ),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
         "tls_cert_not_after": _not_after(opts.tls) if opts.tls else "",
@@ -129,7 +131,7 @@ def _configuration(server: VarzServer) -> Page:
         "max_pending": opts.max_pending,
         "cluster": _cluster(opts.cluster, server.cluster.port if server.cluster else opts.cluster.port),
         "gateway": {},
-        "leaf": _leafnodes(opts.leafnodes, opts.cluster),
+        "leaf": _leafnodes(opts.leafnodes, server.leafs.port if server.leafs else 0, opts.cluster),
         "mqtt": {},
         "websocket": {},
         "jetstream": varz_jetstream(server),
@@ -177,11 +179,11 @@ def _cluster(cluster: "ClusterOptions", port: int) -> Page:
     return without_empty(page, page)
 
 
-def _leafnodes(leaf: "LeafNodeOptions", cluster: "ClusterOptions") -> Page:
+def _leafnodes(leaf: "LeafNodeOptions", port: int, cluster: "ClusterOptions") -> Page:
     tls = leaf.tls
     page: Page = {
         "host": leaf.host,
-        "port": leaf.port,
+        "port": port,
         "auth_timeout": number(leaf.auth_timeout),
         "tls_timeout": number(tls.timeout if tls else TLS_TIMEOUT) if leaf.port or tls else 0,
         "tls_required": tls is not None,

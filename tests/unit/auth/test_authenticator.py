@@ -21,6 +21,8 @@ def auth_required(opts: Options) -> bool:
 class Asking:
     """A session for the authenticator: CONNECT options and a nonce."""
 
+    connection_type = "STANDARD"
+
     def __init__(self, opts: ClientOptions, nonce: str = "") -> None:
         self.opts = opts
         self.nonce = nonce
