@@ -78,6 +78,8 @@ class Hooks:
     """Return an unused connection id."""
     gone: Callable[[], object]
     """A connection has gone."""
+    linked: Callable[[Account], object]
+    """Another server has connected an account, or has sent an INFO since."""
 
 
 class LeafNodes:
@@ -573,7 +575,7 @@ class LeafNodes:
     def _join(self, leaf: Leaf, greeting: bytes) -> None:
         if leaf.session is None or leaf.leaving:
             return
-        keep_domains_apart(leaf, self._options(), self._log, is_system=self._is_system(leaf))
+        keep_domains_apart(leaf, self._options(), self._accounts, self._log)
         permissions, receive = session_permissions(leaf)
         max_subs, max_payload = limits(leaf, self._options())
         leaf.has_joined = True
@@ -593,6 +595,7 @@ class LeafNodes:
             max_subs=max_subs,
             max_payload=max_payload,
         )
+        self._hooks.linked(leaf.account)
 
     def informed(self, leaf: Leaf, info: PeerInfo) -> None:
         """Use what an INFO of a server that was dialled says: URLs to dial, permissions."""
@@ -600,6 +603,8 @@ class LeafNodes:
         if not leaf.remote.options.ignore_discovered_servers and info.leafnode_urls:
             for url in leaf.remote.discovered(info.leafnode_urls):
                 self._log.error(f"{leaf} - Error parsing url {quote(url)}")
+        if leaf.has_joined:
+            self._hooks.linked(leaf.account)
         if info.imports is None and info.exports is None:
             return
         leaf.imports, leaf.exports = info.imports, info.exports

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from support.caller import Message
-from support.servers import until
+from support.natspy import joined
+from support.servers import TIMEOUT, until
 from support.wire import header
 
 from .domains import Domains, answers, api, domains
@@ -311,6 +312,37 @@ def test_flow_control_and_heartbeats(across: Across) -> None:
             if stalled := message.headers.get("Nats-Consumer-Stalled"):
                 near.publish(stalled)
     assert asked
+
+
+async def test_the_client_of_python(both: Domains, ends: tuple[int, int], across: Across) -> None:
+    across.reachable()
+    async with joined(both[ends[0]].url, user="a", password="p") as client:
+        js = client.jetstream(domain=across.domain, timeout=TIMEOUT)
+        first = await js.publish(f"{across.name}.x", b"0", headers={"A": "b"})
+        acks = [
+            await js.publish_async(f"{across.name}.x", b"%d" % n, headers={"A": "b"}) for n in range(1, 50)
+        ]
+        assert [(await ack).seq for ack in acks] == [first.seq + n for n in range(1, 50)]
+        pull = await js.pull_subscribe(f"{across.name}.*", durable="D", stream=across.name)
+        messages = await pull.fetch(50, timeout=TIMEOUT)
+        for message in messages:
+            await message.ack_sync(timeout=TIMEOUT)
+        assert [m.data for m in messages] == [b"%d" % n for n in range(50)]
+        assert {(m.subject, m.metadata.domain or "", *m.headers.items()) for m in messages} == {
+            (f"{across.name}.x", _domain_of(messages[0].reply), ("A", "b"))
+        }
+        info = await pull.consumer_info()
+        assert (info.num_ack_pending, info.ack_floor.stream_seq) == (0, first.seq + 49)
+        pushed = await js.subscribe(f"{across.name}.*", stream=across.name, ordered_consumer=True)
+        assert [(await pushed.next_msg(TIMEOUT)).data for _ in range(50)] == [b"%d" % n for n in range(50)]
+        found = await js.get_msg(across.name, first.seq + 7, direct=True)
+        assert (found.subject, found.data) == (f"{across.name}.x", b"7")
+
+
+def _domain_of(reply: str) -> str:
+    """Return the domain in the subject of an acknowledgement; older ones have none."""
+    words = reply.split(".")
+    return words[2] if len(words) > 9 and words[2] != "_" else ""
 
 
 # -- keys ---------------------------------------------------------------------------------------------
