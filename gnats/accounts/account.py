@@ -73,6 +73,7 @@ class Account(account.Account):
         """The clusters of its leaf nodes, "" among them, with their numbers of connections."""
         self.loop_subject = b""
         """Interest in it that a leaf node sends has gone round in a circle; empty before the first one."""
+        self.mappings: list[Row] = []
         self.mapped: tuple[bytes, ...] = ()
         """The subjects of its mappings."""
         self.internal: InternalClient | None = None
@@ -123,6 +124,7 @@ class Account(account.Account):
 
     def set_mappings(self, rows: "list[Row]") -> None:
         super().set_mappings(rows)
+        self.mappings = rows
         self.mapped = tuple(source for source, _ in rows)
 
     def add_client(self, session: Member) -> bool:

@@ -126,6 +126,8 @@ class Accounts(dict[str, Account]):
         self.rebuilt: Callable[[], object] = lambda: None
         """Called when mappings, exports and imports of accounts may have changed. The server sets it."""
         self._timers: dict[int, Timer] = {}
+        self._linked: set[str] = set()
+        """Names of accounts whose mappings map_domain() has extended."""
         self._claims: dict[str, AccountConfig] = {}
         """Accounts of JWTs, by name."""
         self._importers: dict[str, set[str]] = {}
@@ -189,7 +191,7 @@ class Accounts(dict[str, Account]):
             for problem in exchange.add_system_exports(system):
                 self._log_error(problem)
             served = self._add_jetstream(exchange, system, [*own, *self._claims.values()])
-        for name in served | {system}:
+        for name in served | self._linked | {system}:
             if name in rows:
                 rows[name] += domain_mappings(
                     opts.jetstream.domain, system=name == system, besides=rows[name]
@@ -209,6 +211,20 @@ class Accounts(dict[str, Account]):
         for account in self.values():
             account.is_system = account is self.system_account
         self._build(exchange.parties)
+
+    def map_domain(self, account: Account) -> None:
+        """Map the API subjects of this server's domain in an account that other servers connect.
+
+        Accounts with this server's JetStream have these mappings; others get them here, to keep them.
+        """
+        if account.name in self._linked:
+            return
+        self._linked.add(account.name)
+        rows = account.mappings
+        added = domain_mappings(self._options.jetstream.domain, system=False, besides=rows)
+        if added:
+            account.set_mappings(rows + added)
+            self.rebuilt()
 
     def _with_default_domain(self, config: AccountConfig, rows: list[Row]) -> list[Row]:
         """Return an account's mappings with those of its domain in default_js_domain, if it has one."""
@@ -281,7 +297,7 @@ class Accounts(dict[str, Account]):
             served = self._add_jetstream(exchange, self._system, [self._claims[name] for name in affected])
         for name in affected:
             rows = self._claimed_mappings(self._claims[name])
-            if name in served or name == self._system:
+            if name in served or name in self._linked or name == self._system:
                 domain = self._options.jetstream.domain
                 rows += domain_mappings(domain, system=name == self._system, besides=rows)
             self[name].set_mappings(self._with_default_domain(self._claims[name], rows))
@@ -326,6 +342,7 @@ class Accounts(dict[str, Account]):
     def _remove(self, name: str) -> None:
         """Remove an account from the registry and close its imports and exports; _let_go() frees it later."""
         account = self.pop(name)
+        self._linked.discard(name)
         self.registry.remove(text_bytes(name))
         services = list(account.services.values())
         account.set_mappings([])

@@ -80,6 +80,8 @@ class Hooks:
     """A connection has gone."""
     closed: Callable[[Leaf], object]
     """Keep a closed connection, for monitoring."""
+    linked: Callable[[Account], object]
+    """Another server has connected an account, or has sent an INFO since."""
 
 
 class LeafNodes:
@@ -605,7 +607,7 @@ class LeafNodes:
     def _join(self, leaf: Leaf, greeting: bytes) -> None:
         if leaf.session is None or leaf.leaving:
             return
-        keep_domains_apart(leaf, self._options(), self._log, is_system=self._is_system(leaf))
+        keep_domains_apart(leaf, self._options(), self._accounts, self._log)
         permissions, receive = session_permissions(leaf)
         max_subs, max_payload = limits(leaf, self._options())
         leaf.has_joined = True
@@ -628,6 +630,7 @@ class LeafNodes:
         if leaf.remote:
             self.health.reached(configured(leaf.remote))
         self._tell_watchers()
+        self._hooks.linked(leaf.account)
 
     def informed(self, leaf: Leaf, info: PeerInfo) -> None:
         """Use what an INFO of a server that was dialled says: URLs to dial, permissions."""
@@ -635,6 +638,8 @@ class LeafNodes:
         if not leaf.remote.options.ignore_discovered_servers and info.leafnode_urls:
             for url in leaf.remote.discovered(info.leafnode_urls):
                 self._log.error(f"{leaf} - Error parsing url {quote(url)}")
+        if leaf.has_joined:
+            self._hooks.linked(leaf.account)
         if info.imports is None and info.exports is None:
             return
         leaf.imports, leaf.exports = info.imports, info.exports

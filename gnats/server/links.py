@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gnats.cluster.route import Route
     from gnats.core.runtime.state import ServerState
     from gnats.events.events import Events
+    from gnats.jetstream.control.jetstream import JetStream
     from gnats.leafnodes.leaf import Leaf
     from gnats.leafnodes.leafnodes import LeafNodes
     from gnats.log.logger import Logger
@@ -56,6 +57,8 @@ class Owner(Protocol):
     def events(self) -> "Events | None": ...
     @property
     def pollers(self) -> "Pollers | None": ...
+    @property
+    def jetstream(self) -> "JetStream | None": ...
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> "Task[None]": ...
     def rename_cluster(self, name: str, generated: bool) -> None: ...
@@ -201,6 +204,10 @@ def _make_leafs(server: Owner) -> "LeafNodes":
                 return None
         return server.accounts.get(name)
 
+    def linked(account: "Account") -> None:
+        if server.jetstream:
+            server.jetstream.reach_origins(account)
+
     hooks = Hooks(
         lookup_account=lookup_account,
         authenticator=lambda: server.auth,
@@ -208,6 +215,7 @@ def _make_leafs(server: Owner) -> "LeafNodes":
         next_cid=server.internal_clients.next_cid,
         gone=server.connection_gone,
         closed=server.keep_closed,
+        linked=linked,
     )
     parts = server.identity, server.accounts, server.state, server.log, hooks, LeafSession
     tls = make_leaf_tls(server.opts)

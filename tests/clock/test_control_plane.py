@@ -195,6 +195,28 @@ async def test_a_source_that_is_not_there_yet_is_asked_again(js: Client, clock: 
     assert (await js.api("STREAM.INFO.C"))["state"]["messages"] == 2
 
 
+async def test_a_source_is_asked_again_when_a_server_connects_its_account(
+    start: Start, connect: Connect, clock: HeldClock, tmp_path: Path
+) -> None:
+    options = JetStreamOptions(enabled=True, store_dir=str(tmp_path))
+    server = await start(jetstream=options, ping_interval=1e6)
+    js = await connect(server)
+    assert server.jetstream
+    await js.api("STREAM.CREATE.C", {"name": "C", "sources": [{"name": "O"}], "storage": "memory"})
+    await clock.advance(65)  # It has failed four times; the next attempt would be after 100 s.
+    await js.stream("O")
+    await js.store("O.a")
+    asked = await js.subscribe("$JS.API.CONSUMER.CREATE.>")
+    server.jetstream.reach_origins(server.global_account)
+    await clock.advance(0.25)
+    assert not await asked.nothing()
+    assert (await js.api("STREAM.INFO.C"))["state"]["messages"] == 1
+    await asked.next()
+    server.jetstream.reach_origins(server.global_account)  # nothing is missing
+    await clock.advance(5)
+    assert await asked.nothing()
+
+
 async def test_a_source_whose_consumer_has_gone_is_asked_again(js: Client, clock: HeldClock) -> None:
     await js.stream("O")
     await js.api("STREAM.CREATE.C", {"name": "C", "sources": [{"name": "O"}], "storage": "memory"})

@@ -332,6 +332,33 @@ def test_denied_exports_of_a_hub(
     refused(server, listener, peer, lines[0], answer=f"-ERR '{error}'\r\n".encode())
 
 
+@pytest.mark.parametrize("wide", ["here", "there"])
+def test_denied_imports_are_not_sent_through_wildcards(
+    launch: Launch, listener: LeafListener, fake: FakeLeaf, wide: str
+) -> None:
+    """Once interest at either end includes subjects that the spoke does not import, it sends none of them."""
+    server = launch_soliciting(launch, listener.url, remote="deny_imports: 'a.>'")
+    peer = fake.serve(listener)
+    with Connection(server.address) as client:
+        client.send(b'CONNECT {"verbose":false}\r\n')
+
+        def sent() -> list[bytes]:
+            """Return the subjects of messages that come to the peer."""
+            client.send(b"".join(b"PUB %s 0\r\n\r\n" % subject for subject in (b"a.1", b"a.x", b"b.x")))
+            client.fence()
+            ops = peer.after_client(client)
+            return [op.split()[1] for op in ops if op.startswith(b"LMSG ")]
+
+        peer.subscribe(b"a.1", b"b.*")
+        assert sent() == [b"a.1", b"b.x"]
+        if wide == "there":
+            peer.subscribe(b"*.x")
+        else:
+            client.send(b"SUB *.y 1\r\n")
+            assert peer.await_op(b"LS+ ") == b"LS+ *.y\r\n"
+        assert sent() == [b"b.x"]
+
+
 def test_two_accounts(launch: Launch, listener: LeafListener, fake: FakeLeaf) -> None:
     """One remote each: the same server twice, for different accounts."""
     accounts = "accounts { A { users [ {user: a, password: p} ] }, B { users [ {user: b, password: p} ] } }"

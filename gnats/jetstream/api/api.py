@@ -23,7 +23,7 @@ from gnats.go.text import quote
 from gnats.jetstream import errors
 from gnats.jetstream.api import consumer_requests, stream_requests
 from gnats.jetstream.api.queue import Job, RequestQueue
-from gnats.jetstream.api.request import Body, Request, Route, Scope
+from gnats.jetstream.api.request import Body, LeftToOthers, Request, Route, Scope
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.threads import in_thread
 from gnats.runtime.rotation import Rotation
@@ -232,6 +232,8 @@ class Api:
                 task.add_done_callback(partial(self._ran, answer))
                 return
             self._take_answer(job.request, answer)
+        except LeftToOthers:
+            pass
         except ApiError as exc:
             self._refuse(job.request, exc)
         self._current = None
@@ -247,6 +249,8 @@ class Api:
     async def _carry_out(self, job: Job, answer: Awaitable[Json | None]) -> None:
         try:
             self._take_answer(job.request, await answer)
+        except LeftToOthers:
+            pass
         except ApiError as exc:
             self._refuse(job.request, exc)
 

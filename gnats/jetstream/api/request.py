@@ -27,6 +27,10 @@ OFFLINE_DELAY = 0.5
 """Seconds to wait before answering that a stream or consumer is offline."""
 
 
+class LeftToOthers(Exception):
+    """No answer is due: the account has no JetStream here, but leaf nodes connect servers that may answer."""
+
+
 class Responder(Protocol):
     """Sends responses."""
 
@@ -97,9 +101,11 @@ class Request:
 
     @property
     def jsa(self) -> JSAccount:
-        """The account's JetStream. Raises ApiError when it has none."""
+        """The account's JetStream. Raises ApiError when it has none, or LeftToOthers (checkJetStream)."""
         jsa = self.js.accounts.get(self.account.name)
         if jsa is None:
+            if self.account.leafs or self.account.leafs_elsewhere:
+                raise LeftToOthers
             raise errors.NOT_ENABLED_FOR_ACCOUNT()
         return jsa
 

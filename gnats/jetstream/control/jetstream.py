@@ -21,6 +21,7 @@ from gnats.jetstream.errors import ApiError
 from gnats.jetstream.settings.reservations import Resources
 from gnats.options.values.jetstream import JetStreamConfig, JetStreamOptions, make_directory
 from gnats.options.values.limits import JSLimitOpts, Tiers
+from gnats.runtime.steps import in_slices
 from gnats.version import JS_API_LEVEL
 
 if TYPE_CHECKING:
@@ -253,6 +254,17 @@ class JetStream:
                 jsa = self.accounts[account.name] = JSAccount(self.shared, self._resources, account, limits)
                 jsa.log_limits()
                 await recover(jsa)
+
+    def reach_origins(self, account: Account) -> None:
+        """Try at once what failed before: another server has connected this account, which may have the
+        streams that its mirrors and sources copy (checkInternalSyncConsumers)."""
+
+        async def reach(jsa: JSAccount) -> None:
+            async for stream in in_slices(list(jsa.streams.values())):
+                await stream.origins.reach()
+
+        if jsa := self.accounts.get(account.name):
+            self._spawn(reach(jsa))
 
     def signal_pull_consumers(self) -> None:
         """Answer all waiting pull requests: the server is shutting down."""

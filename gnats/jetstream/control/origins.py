@@ -112,6 +112,12 @@ class Origins:
             else:
                 del self.sources[name]
 
+    async def reach(self) -> None:
+        """Request the consumers that are missing: a server that was away may have the origins."""
+        async for origin in in_slices(self.all):
+            if not self._stopped:
+                origin.reach()
+
     def stop(self) -> None:
         """Stop copying messages, for good. Idempotent."""
         self._stopped = True

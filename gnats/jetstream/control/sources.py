@@ -264,6 +264,13 @@ class Origin:
         """Stop copying messages. Idempotent."""
         self._cancel()
 
+    def reach(self) -> None:
+        """Request the consumer without the delay of earlier failures, unless it delivers or was requested."""
+        if self._call or self._due or (self._consumer and not self._is_silent()):
+            return
+        if self._timer or self._consumer:
+            self._retry()
+
     def leave(self) -> None:
         """Stop for good, and ask the origin to delete the consumer unless it is the user's own."""
         consumer, name, mine = self._consumer, self.consumer_name, self.source.consumer is None
@@ -505,11 +512,15 @@ class Origin:
 
     def _check(self) -> None:
         """Request the consumer again if it has been silent for too long."""
-        self._note_numbers()
-        if monotonic_ns() - self._last > HEALTH_CHECK * SECOND:
+        if self._is_silent():
             self._retry()
         else:
             self._timer = call_later(HEALTH_CHECK, self._check)
+
+    def _is_silent(self) -> bool:
+        """Whether the consumer has delivered nothing for too long, not even a heartbeat."""
+        self._note_numbers()
+        return monotonic_ns() - self._last > HEALTH_CHECK * SECOND
 
     def on_event(self, what: int, number: int, data: bytes) -> None:
         """Handle an event of the native consumer: the mirror has caught up, or a new consumer is needed."""

@@ -17,6 +17,7 @@ cdef enum:
     # checks that a delivery needs; bits of Guard.checks
     CHECK_DELIVERIES = 1    # some subscription also matches subjects that may not be delivered
     NOTE_REPLIES = 2        # the peer may publish to the reply of a message that it was sent
+    CHECK_DENIALS = 4       # of a leaf node: what may not be announced must not be delivered either
 
 
 cdef struct Guard:
@@ -39,6 +40,8 @@ cdef void guard_free(Guard *g) noexcept nogil
 cdef bint guard_install(Guard *g) noexcept nogil
 # Check deliveries from now on, or stop checking them.
 cdef void guard_filter(Guard *g, bint needed) noexcept nogil
+# Deliver to a leaf node nothing from now on that its permissions deny to announce.
+cdef void guard_denials(Guard *g) noexcept nogil
 # Return whether the peer may publish to a subject. Call it only with permissions. Count a reply that allows it as used.
 cdef bint may_publish(Guard *g, PollState *ps, const Slice *subject) noexcept nogil
 # Return whether the subject is the reply of a message that the peer was sent, which it may use. Count that.

@@ -11,7 +11,7 @@ from gnats.core.runtime.kinds cimport LEAF
 from gnats.core.runtime.quiesce cimport qs_advance
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription, sub_queue
-from gnats.includes.atomics cimport load_ptr_acquire, store8, store_ptr_release
+from gnats.includes.atomics cimport load8, load_ptr_acquire, store8, store_ptr_release
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock
 
 
@@ -51,6 +51,10 @@ cdef void guard_filter(Guard *g, bint needed) noexcept nogil:
     store8(&g.checks, g.checks | CHECK_DELIVERIES if needed else g.checks & ~CHECK_DELIVERIES)
 
 
+cdef void guard_denials(Guard *g) noexcept nogil:
+    store8(&g.checks, g.checks | CHECK_DELIVERIES | CHECK_DENIALS)
+
+
 cdef bint may_publish(Guard *g, PollState *ps, const Slice *subject) noexcept nogil:
     return not (<Permissions> g.permissions).restricts_publish or is_allowed(
         g, ps, <Permissions> g.permissions, subject)
@@ -83,10 +87,14 @@ cdef bint may_subscribe(Guard *g, const char *subject, size_t n, const char *que
 
 cdef bint delivery_denied(Guard *g, PollState *ps, const Slice *subject, const Subscription *s) noexcept nogil:
     cdef void *p = load_ptr_acquire(&g.permissions)
-    if p != NULL and g.kind == LEAF:
-        return not is_allowed(g, ps, <Permissions> p, subject)   # as if it were published there (deliverMsg)
-    return p != NULL and not verdict_deliver(
-        &ps.verdicts, <Permissions> p, subject.p, subject.n, sub_queue(s), s.queue_len)
+    if p == NULL:
+        return False
+    if (g.kind != LEAF or load8(&g.checks) & CHECK_DENIALS) and not verdict_deliver(
+        &ps.verdicts, <Permissions> p, subject.p, subject.n, sub_queue(s), s.queue_len
+    ):
+        return True
+    # To a leaf node it is delivered as if it were published there (deliverMsg).
+    return g.kind == LEAF and not is_allowed(g, ps, <Permissions> p, subject)
 
 
 cdef bint note_reply(Guard *g, PollState *ps, const Slice *reply) noexcept nogil:

@@ -61,6 +61,7 @@ cdef class LeafSession(LinkSession):
     cdef bint write_interest(
         self, const char *subject, size_t n, const char *queue, size_t qn, uint32_t weight) noexcept nogil
     cdef void announce_own(self, const Slice *subject, bint begins) noexcept nogil
+    cdef void note_denials(self, const char *subject, size_t n, size_t qn) noexcept nogil
     cdef bint may_receive(self, const Slice *subject) noexcept nogil
     cdef bint may_send(self, const Slice *subject) noexcept nogil
     cdef int report(self, int what, const char *data, size_t n) noexcept nogil

@@ -6,7 +6,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport strlen
 
 from gnats.core.accounts.account cimport Account, account_mappings
-from gnats.core.accounts.guard cimport guard_filter, guard_install, may_reply
+from gnats.core.accounts.guard cimport CHECK_DENIALS, guard_denials, guard_filter, guard_install, may_reply
 from gnats.core.accounts.imports cimport renew_shadows
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport CTL_IMPORTS, CTL_PERMISSIONS, Subscriber
@@ -286,6 +286,8 @@ cdef class LeafSession(LinkSession):
                 following = s.next
                 if not may_subscribe_to(self, sub_subject(s), s.subject_len):
                     unsubscribe(self, s)
+                else:
+                    self.note_denials(sub_subject(s), s.subject_len, s.queue_len)
                 s = following
             i += 1
 
@@ -322,8 +324,10 @@ cdef class LeafSession(LinkSession):
 
     cdef void announce_own(self, const Slice *subject, bint begins) noexcept nogil:
         """Announce a subject that does not depend on subscribers, or announce it no longer. A hub always does."""
-        if self.spoke and not is_announced(self.guard.permissions, subject.p, subject.n):
-            return
+        if self.spoke:
+            if not is_announced(self.guard.permissions, subject.p, subject.n):
+                return
+            self.note_denials(subject.p, subject.n, 0)
         if not self.write_interest(subject.p, subject.n, NULL, 0, begins):
             self.close_soon(WRITE_ERROR)
 
@@ -336,6 +340,8 @@ cdef class LeafSession(LinkSession):
         if not now and not (
                 self.changing and is_announced(self.permissions_before, subject, change.subject_len)):
             return True
+        if change.now.local:
+            self.note_denials(subject, change.subject_len, 0)
         return self.write_interest(
             subject, change.subject_len, change_queue(change), change.queue_len, change.now.local if now else 0)
 
@@ -343,6 +349,8 @@ cdef class LeafSession(LinkSession):
         cdef const char *subject = change_subject(change)
         cdef bint before = is_announced(self.permissions_before, subject, change.subject_len)
         cdef bint now = is_announced(self.guard.permissions, subject, change.subject_len)
+        if now:
+            self.note_denials(subject, change.subject_len, 0)
         if before == now or (not change.queue_len and self.is_mapped(subject, change.subject_len)):
             return True
         return self.write_interest(
@@ -370,6 +378,16 @@ cdef class LeafSession(LinkSession):
         if line != few:
             free(line)
         return written
+
+    cdef void note_denials(self, const char *subject, size_t n, size_t qn) noexcept nogil:
+        """In a spoke, once interest in wildcards, here or there, includes subjects that may not be announced, check all
+        deliveries for these (loadMsgDenyFilterIfNeeded). nats-server's hubs look at what they may not send only."""
+        if not self.spoke or self.guard.permissions == NULL or self.guard.checks & CHECK_DENIALS:
+            return
+        if is_free(subject, n):
+            return
+        if (<Permissions> self.guard.permissions).needs_filter(subject, n, qn):
+            guard_denials(&self.guard)
 
     cdef bint may_receive(self, const Slice *subject) noexcept nogil:
         """Return whether the peer may send a message (leafMsgAllowed)."""
@@ -418,6 +436,7 @@ cdef class LeafSession(LinkSession):
             if self.spoke:
                 return go_on(self)
             return self.report(LEAF_SUBSCRIBE_DENIED, words[0].p, words[0].n)
+        self.note_denials(words[0].p, words[0].n, words[1].n if count == 3 else 0)
         none.p = arg
         none.n = 0
         sid = words[0]
