@@ -162,8 +162,11 @@ class PeerInfo:
 
     @property
     def of_leaf_port(self) -> bool:
-        """Whether it comes from a port for leaf nodes: those for clients and routes send something else."""
-        return self.client_id != 0 and self.leafnode_urls is not None
+        """Whether it comes from a port for leaf nodes: those for clients and routes send something else.
+
+        Either of two fields will do: with `no_advertise`, a server sends no URLs.
+        """
+        return self.client_id != 0 and (self.info_on_connect or self.leafnode_urls is not None)
 
 
 _KEPT = frozenset(PeerInfo.__slots__) - {"imports", "exports"}

@@ -182,7 +182,8 @@ class LeafNodes:
         self._log.notice(f"Listening for leafnode connections on {join_host_port(block.host, self.port)}")
         if block.advertise:
             self._log.notice(f"Advertise address for leafnode is set to {self.info.own_url}")
-        self.info.add_url(self.info.own_url)
+        if not block.no_advertise:
+            self.info.add_url(self.info.own_url)
         if self.tls and self.tls.insecure:
             self._log.warn(INSECURE)
 

@@ -175,7 +175,14 @@ def refused(
         peer.wait_logged(server, line)
 
 
-@pytest.mark.parametrize("info", [{"client_id": None}, {"client_id": None, "leafnode_urls": None}])
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"client_id": None},
+        {"client_id": None, "leafnode_urls": None},
+        {"leafnode_urls": None, "info_on_connect": None},
+    ],
+)
 def test_an_info_of_another_port(
     launch: Launch, listener: LeafListener, fake: FakeLeaf, info: dict[str, Any]
 ) -> None:
@@ -184,6 +191,17 @@ def test_an_info_of_another_port(
         peer.send(fake.info(**info))
         refused(server, listener, peer, CREATED, WRONG_PORT, closed("Incorrect Port"))
     listener.take().close()  # it dials again
+
+
+@pytest.mark.parametrize("missing", ["leafnode_urls", "info_on_connect"])
+def test_an_info_of_a_leaf_node_port(
+    launch: Launch, listener: LeafListener, fake: FakeLeaf, missing: str
+) -> None:
+    """One that does not advertise its URL, and one that does not say that it answers CONNECT."""
+    launch_soliciting(launch, listener.url)
+    with listener.take() as peer:
+        peer.send(fake.info(**{missing: None}))
+        assert peer.await_op(b"CONNECT ")
 
 
 @pytest.mark.parametrize("port", ["client", "route"])

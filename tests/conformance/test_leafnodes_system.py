@@ -200,3 +200,16 @@ def test_the_end_of_lame_duck_mode_closes(launch: Launch, fake: FakeLeaf) -> Non
     server.process.send_signal(signal.SIGUSR2)
     peer.rest()
     server.process.wait(30)
+
+
+def test_a_port_that_is_not_advertised(launch: Launch, fake: FakeLeaf) -> None:
+    """Leaf nodes are told of the other servers only, and those are not told of this one."""
+    config = "cluster { name: C, listen: '127.0.0.1:-1', compression: off }"
+    server = launch_accepting(launch, block="no_advertise: true", config=config)
+    with Fake() as remote:
+        peer = fake.dial(server)
+        assert "leafnode_urls" not in peer.info
+        assert "leafnode_urls" not in remote.greet(server).info
+        remote.dial(server, leafnode_urls=["1.2.3.4:5"])
+        told = json.loads(peer.await_op(b"INFO ")[5:])
+        assert told["leafnode_urls"] == ["1.2.3.4:5"]
