@@ -441,7 +441,7 @@ cdef class LeafSession(LinkSession):
         none.n = 0
         sid = words[0]
         if count == 3:
-            weight = min(max(parse_size(words[2].p, words[2].n), 1), <int> MOST_WEIGHT)
+            weight = min(parse_size(words[2].p, words[2].n), <int> MOST_WEIGHT)
             sid.n = words[1].p + words[1].n - sid.p
         return self.take_interest(&sid, &words[0], &words[1] if count == 3 else &none, weight)
 
@@ -451,6 +451,10 @@ cdef class LeafSession(LinkSession):
         """Subscribe; or, where there is that subscription, note its new weight."""
         cdef Subscription *s = subtable_find(&self.subs, sid.p, sid.n)
         cdef int error = 0
+        if weight <= 0:   # no member: nobody must choose it
+            if s != NULL:
+                unsubscribe(self, s)
+            return go_on(self)
         if s != NULL:
             if queue.n:
                 (<Account> self.account).update_remote_qsub(s, <uint32_t> weight)

@@ -462,8 +462,11 @@ def test_bad_subjects_and_weights(plane: DataPlane, account: Account, other: int
     leaf.hear()
     assert leaf.say(b"LS+ a..b\r\n") == b"-ERR 'Invalid Subscription'\r\n"
     leaf.say(b"LS+ a g 0\r\nLS+ b g -1\r\nLS+ c g 999999999999\r\nLS+ d g x\r\n")
-    plane.client(account).say(b"PUB a 1\r\nx\r\nPUB c 1\r\nx\r\n")
-    assert leaf.hear() == b"LMSG a | g 1\r\nx\r\nLMSG c | g 1\r\nx\r\n"
+    plane.client(account).say(b"PUB a 1\r\nx\r\nPUB b 1\r\nx\r\nPUB c 1\r\nx\r\nPUB d 1\r\nx\r\n")
+    assert leaf.hear() == b"LMSG c | g 1\r\nx\r\n"
+    leaf.say(b"LS+ c g 0\r\n")
+    plane.client(account).say(b"PUB c 1\r\nx\r\n")
+    assert leaf.hear() == b""
 
 
 def test_limits(plane: DataPlane, account: Account, other: int) -> None:
