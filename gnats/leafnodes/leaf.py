@@ -137,11 +137,6 @@ class Leaf(Session):
         return self.session is None or self.leaving or self.session.closed_reason != 0
 
     @property
-    def origin(self) -> str:
-        """The peer's cluster; of a server without one, its name: its own interest is not announced to it."""
-        return self.peer_cluster or self.peer_name
-
-    @property
     def decorated_peer(self) -> str:
         """The peer's name and cluster, for the log."""
         return f"{self.peer_name}/{self.peer_cluster}" if self.peer_cluster else self.peer_name

@@ -616,7 +616,7 @@ class LeafNodes:
         leaf.session.join(
             leaf.account,
             greeting=greeting,
-            cluster=text_bytes(leaf.origin),
+            cluster=text_bytes(leaf.peer_cluster),
             spoke=leaf.spoke,
             isolated=leaf.isolated,
             headers=leaf.headers,

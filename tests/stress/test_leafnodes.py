@@ -261,7 +261,7 @@ def die(plane: RunningPlane, account: Account, seed: int) -> None:
     for n in range(DEATHS):
         place = rng.choice(
             (
-                Place(LEAF, cluster=rng.choice((b"L1", b"L2", b"L3")), isolated=rng.random() < 0.2),
+                Place(LEAF, cluster=rng.choice((b"L1", b"L2", b"L3", b"")), isolated=rng.random() < 0.2),
                 Place(LEAF, cluster=rng.choice((b"H", b"L1")), spoke=True),
                 Place(ROUTER, origins=rng.choice((0, 2))),
             )

@@ -20,12 +20,17 @@ class Place:
 
     kind: int = CLIENT
     cluster: bytes = b""
-    """Of the leaf node at the other end."""
+    """Of the leaf node at the other end; empty: it is in none."""
     spoke: bool = False
     """Of a leaf node: the peer is the hub."""
     isolated: bool = False
     origins: int = 2
     """Of a route: 0 when the peer knows no origins."""
+
+
+def same(cluster: bytes, other: bytes) -> bool:
+    """Return whether two names are those of one cluster; an empty one is none's."""
+    return bool(cluster) and cluster == other
 
 
 def is_told(place: Place, of: Place, origin: bytes, subject: bytes) -> bool:
@@ -36,8 +41,8 @@ def is_told(place: Place, of: Place, origin: bytes, subject: bytes) -> bool:
         return of.kind == LEAF and not of.spoke
     free = not place.spoke or subject.startswith(b"$LDS.")
     if of.kind == ROUTER:
-        return free and origin != place.cluster
-    if of is place or place.isolated or of.cluster == place.cluster:
+        return free and not same(origin, place.cluster)
+    if of is place or place.isolated or same(of.cluster, place.cluster):
         return False
     return free or not of.spoke
 
@@ -48,7 +53,7 @@ def told_of(place: Place, interest: Iterable[tuple[Place, Mapping[tuple[bytes, K
     for of, subscriptions in interest:
         for (origin, key), weight in subscriptions.items():
             if is_told(place, of, origin, key[0]):
-                by_origin = place.kind == ROUTER and of.kind == LEAF and place.origins
+                by_origin = place.kind == ROUTER and of.kind == LEAF and place.origins and of.cluster
                 total[of.cluster if by_origin else b"", key] += weight
     return {key: weight if key[1][1] else 1 for key, weight in total.items()}
 

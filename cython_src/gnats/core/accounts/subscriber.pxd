@@ -38,7 +38,7 @@ cdef class Subscriber(Connection):
     cdef uint8_t origins          # and origins of what comes from leaf nodes; 1: but for the end of interest
     cdef uint8_t spoke            # of a leaf node: the peer is the hub
     cdef uint8_t isolated         # of a leaf node: it is not told of other leaf nodes' interest
-    cdef Slice cluster            # of a leaf node: the cluster at the other end; memory of `keep`
+    cdef Slice cluster            # of a leaf node: the cluster at the other end, or empty; memory of `keep`
     cdef uint8_t echo             # deliver its own messages to it, too
     cdef uint8_t form             # core.messages.encode.Form of the messages that it gets; atomic, the owner writes
     cdef uint8_t verbose          # answer each of its verbs with +OK

@@ -52,6 +52,11 @@ cdef inline bint of_own_leaf(const Subscription *s) noexcept nogil:
     return s.kind == KIND_LEAF and not (<Subscriber> s.client).spoke
 
 
+cdef inline bint told_by_origin(Subscriber route, const Subscription *s) noexcept nogil:
+    """Return whether the peer is told of it as of a cluster of leaf nodes'; else of leaf nodes as of this server's own."""
+    return route.origins != 0 and of_own_leaf(s) and (<Subscriber> s.client).cluster.n != 0
+
+
 cdef uint32_t weight_of_origin(const Node *node, const Slice *origin) noexcept nogil:
     """Return the interest of the leaf nodes of a cluster; outside of queue groups, some more are as many."""
     cdef Subscription **subs = node_subs(<Node *> node)
@@ -64,8 +69,8 @@ cdef uint32_t weight_of_origin(const Node *node, const Slice *origin) noexcept n
     return weight
 
 
-cdef uint32_t weight_of_all(const Node *node, const Interest *now) noexcept nogil:
-    """Return the interest of this server and of its leaf nodes; outside of queue groups, some more are as many."""
+cdef uint32_t weight_of_own(Subscriber route, const Node *node, const Interest *now) noexcept nogil:
+    """Return the interest that is told of without an origin; outside of queue groups, some more are as many."""
     cdef Subscription **subs
     cdef uint32_t i, weight = now.local
     if now.remote == 0:
@@ -74,46 +79,38 @@ cdef uint32_t weight_of_all(const Node *node, const Interest *now) noexcept nogi
     for i in range(node.nsubs):
         if not subs[i].queue_len and weight >= ENOUGH:
             break
-        if of_own_leaf(subs[i]):
+        if of_own_leaf(subs[i]) and not told_by_origin(route, subs[i]):
             weight += weight_of(subs[i])
     return weight
-
-
-cdef void note_without_origins(
-    FollowedAccount *followed, const Subscription *s, const Node *node, const Interest *before, const Interest *now
-) noexcept nogil:
-    """Note a change for a route whose peer knows no origins: the leaf nodes' interest is this server's own."""
-    cdef int64_t weight
-    if interest_total(before) == 0:
-        note_local(followed, NULL, s, 0, weight_of_all(node, now))
-    elif of_own_leaf(s):
-        weight = weight_of_all(node, now)
-        note_local(followed, NULL, s, weight - difference(before, now), weight)
-    elif not is_remote(s):
-        weight = weight_of_all(node, now)
-        note_local(followed, NULL, s, weight - (<int64_t> now.local - <int64_t> before.local), weight)
 
 
 cdef void note_for_route(
     InterestSink *sink, const Subscription *s, const Node *node, const Interest *before, const Interest *now
 ) noexcept nogil:
-    cdef FollowedAccount *followed = <FollowedAccount *> sink
+    note_all_for_route(<FollowedAccount *> sink, <Subscriber> (<FollowedAccount *> sink).queue.link, s, node, before, now)
+
+
+cdef void note_all_for_route(
+    FollowedAccount *followed, Subscriber route, const Subscription *s, const Node *node, const Interest *before,
+    const Interest *now
+) noexcept nogil:
     cdef Subscription **subs
     cdef uint32_t i, weight
-    if not (<Subscriber> followed.queue.link).origins:
-        note_without_origins(followed, s, node, before, now)
-        return
-    if interest_total(before) == 0 and now.remote:   # also when a link begins, and learns of all that is there
+    cdef int64_t more
+    if interest_total(before) == 0:   # also when a link begins, and learns of all that is there
+        note_local(followed, NULL, s, 0, weight_of_own(route, node, now))
         subs = node_subs(<Node *> node)
-        for i in range(node.nsubs):
-            if of_own_leaf(subs[i]):
+        for i in range(node.nsubs if now.remote else 0):
+            if told_by_origin(route, subs[i]):
                 interest_queue_add(followed, &(<Subscriber> subs[i].client).cluster, subs[i], weight_of(subs[i]))
-    elif s.kind == KIND_LEAF:
-        if of_own_leaf(s):
-            weight = weight_of_origin(node, &(<Subscriber> s.client).cluster)
-            note_local(followed, &(<Subscriber> s.client).cluster, s, weight - difference(before, now), weight)
-        return
-    interest_queue_note(followed, NULL, s, before, now)
+    elif told_by_origin(route, s):
+        weight = weight_of_origin(node, &(<Subscriber> s.client).cluster)
+        note_local(followed, &(<Subscriber> s.client).cluster, s, weight - difference(before, now), weight)
+    elif of_own_leaf(s) or not is_remote(s):
+        more = difference(before, now) if s.kind == KIND_LEAF else <int64_t> now.local - <int64_t> before.local
+        if more:
+            weight = weight_of_own(route, node, now)
+            note_local(followed, NULL, s, weight - more, weight)
 
 
 # -- leaf nodes --------------------------------------------------------------------------------------------------------

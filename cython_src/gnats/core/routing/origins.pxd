@@ -11,7 +11,8 @@ from gnats.includes.text cimport starts_with_text
 
 
 cdef inline bint same_cluster(const Slice *a, const Slice *b) noexcept nogil:
-    return a.n == b.n and memcmp(a.p, b.p, a.n) == 0
+    """Return whether two clusters are the same. A server that is in none, whose name is empty, is in no other's."""
+    return a.n != 0 and a.n == b.n and memcmp(a.p, b.p, a.n) == 0
 
 
 cdef inline bint is_loop_subject(const char *subject, size_t n) noexcept nogil:

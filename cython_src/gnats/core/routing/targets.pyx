@@ -209,7 +209,7 @@ cdef char *put_part(
 
 
 cdef inline bint speaks_for_leaf(Subscriber route, Subscriber origin) noexcept nogil:
-    return origin.kind == LEAF and route.origins
+    return origin.kind == LEAF and origin.cluster.n != 0 and route.origins != 0
 
 
 cdef Slice imported_subject(const Message *m, const StreamImport *im, char *few) noexcept nogil:

@@ -25,7 +25,7 @@ EXAMPLES = 40 if SANITIZED else 300
 
 SUBJECTS = (b"a", b"b.c", b"b.*", b"$LDS.other")
 GROUPS = (b"", b"", b"g", b"h")
-CLUSTERS = (b"L1", b"L1", b"L2", b"H")
+CLUSTERS = (b"", b"L1", b"L1", b"L2", b"H")
 SERVICES = (b"a", b"serve")
 DENIED = (b"a", b"b.c", b"serve")
 MAPPED = ((), (b"a",), (b"b.c", b"from"))

@@ -461,7 +461,7 @@ def test_bad_subjects_and_weights(plane: DataPlane, account: Account, other: int
     leaf = plane.leaf(account, other)
     leaf.hear()
     assert leaf.say(b"LS+ a..b\r\n") == b"-ERR 'Invalid Subscription'\r\n"
-    leaf.say(b"LS+ a g 0\r\nLS+ b g -1\r\nLS+ c g 999999999999\r\nLS+ d g x\r\n")
+    leaf.say(b"LS+ a g 0\r\nLS+ b g -1\r\nLS+ c g 999999999\r\nLS+ d g 9999999999\r\n")
     plane.client(account).say(b"PUB a 1\r\nx\r\nPUB b 1\r\nx\r\nPUB c 1\r\nx\r\nPUB d 1\r\nx\r\n")
     assert leaf.hear() == b"LMSG c | g 1\r\nx\r\n"
     leaf.say(b"LS+ c g 0\r\n")
@@ -505,3 +505,29 @@ def test_messages_of_a_stream_show_their_subject(plane: DataPlane, account: Acco
     leaf.hear()
     leaf.say(b"LMSG deliver $JS.ACK.S.C.1.1.1.1.1@orders.1 2\r\nhi\r\n")
     assert client.hear() == b"MSG orders.1 1 $JS.ACK.S.C.1.1.1.1.1 2\r\nhi\r\n"
+
+
+def test_leaf_nodes_without_a_cluster_are_none_of_one(plane: DataPlane, account: Account, other: int) -> None:
+    """Two servers in no cluster hear each other; routes are told of them as of this server itself."""
+    leaf, twin = plane.leaf(account, cluster=b""), plane.leaf(account, other, cluster=b"")
+    route = plane.route(other, origins=2)
+    leaf.say(b"LS+ foo\r\nLS+ q g 2\r\n")
+    assert twin.hear() == LDS + b"LS+ foo\r\nLS+ q g 2\r\n"
+    assert route.hear() == b"RS+ A foo\r\nRS+ A q g 2\r\n"
+    twin.say(b"LS+ foo\r\nLS+ q g 3\r\n")
+    assert route.hear() == b"RS+ A q g 5\r\n"
+    client = plane.client(account)
+    client.say(b"SUB foo 1\r\nSUB q g 2\r\nSUB only 3\r\n")
+    assert route.hear() == b"RS+ A q g 6\r\nRS+ A only\r\n"
+    route.say(b"RS+ A foo\r\n")
+    for peer in leaf, twin:
+        peer.hear()
+    leaf.say(b"LMSG foo 2\r\nhi\r\n")
+    assert (leaf.hear(), twin.hear(), route.hear()) == (
+        b"", b"LMSG foo 2\r\nhi\r\n", b"RMSG A foo 2\r\nhi\r\n"
+    )  # fmt: skip
+    client.socket.close()
+    leaf.say(b"LS- foo\r\nLS- q g\r\n")
+    assert told(route) == [b"RS+ A q g 3", b"RS- A only"]
+    twin.socket.close()
+    assert told(route) == [b"RS- A foo", b"RS- A q g"]
