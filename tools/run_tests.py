@@ -27,7 +27,8 @@ LOGS = ROOT / "build" / "tests"
 PYTEST = [sys.executable, "-P", "-m", "pytest"]
 LEFT_OUT = "not spark and not hdfs and not browser"
 SLICES = {
-    "archive": 2, "clusters": 6, "conformance": 8, "unit": 4, "faults": 3, "stress": 3, "server": 2, "jetstream": 1
+    "archive": 2, "clusters": 6, "conformance": 8, "unit": 4,
+    "faults": 3, "stress": 3, "server": 2, "jetstream": 1,
 }  # fmt: skip
 """Parts of a folder, in the order in which folders begin; others, after them, are one part each."""
 WAITS = re.compile(r"\bmark\.waits\b")

@@ -53,7 +53,7 @@ cdef inline bint of_own_leaf(const Subscription *s) noexcept nogil:
 
 
 cdef inline bint told_by_origin(Subscriber route, const Subscription *s) noexcept nogil:
-    """Return whether the peer is told of it as of a cluster of leaf nodes'; else of leaf nodes as of this server's own."""
+    """Return whether the peer is told of it under the name of the leaf nodes' cluster; else it is as this server's."""
     return route.origins != 0 and of_own_leaf(s) and (<Subscriber> s.client).cluster.n != 0
 
 
@@ -87,7 +87,8 @@ cdef uint32_t weight_of_own(Subscriber route, const Node *node, const Interest *
 cdef void note_for_route(
     InterestSink *sink, const Subscription *s, const Node *node, const Interest *before, const Interest *now
 ) noexcept nogil:
-    note_all_for_route(<FollowedAccount *> sink, <Subscriber> (<FollowedAccount *> sink).queue.link, s, node, before, now)
+    cdef FollowedAccount *followed = <FollowedAccount *> sink
+    note_all_for_route(followed, <Subscriber> followed.queue.link, s, node, before, now)
 
 
 cdef void note_all_for_route(
