@@ -92,8 +92,8 @@ cdef class Subscriber(Connection):
     def snapshot(self) -> dict:
         """Return counters for monitoring, each read by itself: together they are no consistent cut.
 
-        `last_activity` is in ns since 1970, `rtt` in ns (0: not measured), sizes are in bytes. `late` is 1 from a missed
-        write deadline until the peer has caught up; producers are stalled while `gate` is less than what is pending.
+        `last_activity` is in ns since 1970, `rtt` in ns (0: not measured), sizes are in bytes. `late` is 1 from a
+        missed write deadline until the peer has caught up; while more than `gate` is pending, producers are stalled.
         """
         cdef uint64_t pending, msgs, size
         pthread_mutex_lock(&self.lock)
