@@ -114,4 +114,5 @@ class Solicitor:
         every = opts.connect_error_reports if first else opts.reconnect_error_reports
         reported = attempts == 1 or (every > 0 and attempts % every == 0)
         what = f"Error trying to connect as leafnode to remote server {quote(url.host)}"
-        self._log.log("ERR" if reported else "DBG", f"{what} (attempt {attempts}): {exc}")
+        log = self._log.error if reported else self._log.debug
+        log(f"{what} (attempt {attempts}): {exc}")

@@ -251,7 +251,7 @@ def logs_in(server: Server, account: Account) -> bool:
     try:
         with account.user().connect(server) as connection:
             return bool(user_info(connection)["account"] == account.name)
-    except Refused:
+    except (Refused, AssertionError):  # user_info() raises it for an -ERR, which may come behind the PONG
         return False
 
 

@@ -118,7 +118,9 @@ cdef void refuse_msg(Subscriber c, const Message *m, int what) noexcept nogil:
 
 cdef bint map_published(Subscriber c, Message *m) noexcept nogil:
     cdef const char *before = m.subject.p
-    map_subject(c, m, account_mappings(<Account> m.account))
+    cdef Mappings *mappings = account_mappings(<Account> m.account)   # a reload may have just taken them away
+    if mappings != NULL:
+        map_subject(c, m, mappings)
     return m.subject.p != before
 
 

@@ -162,7 +162,7 @@ cdef class LeafSession(LinkSession):
         except MemoryError:
             free(names)
             raise
-        self.keep += [account, cluster, loop_subject, mapped, receive]
+        self.keep += [account, cluster, loop_subject, mapped, (receive,)]   # stage_permissions() drops bare ones
         pthread_mutex_lock(&self.lock)
         self.staged_account = <void *> account
         self.staged_cluster.p = PyBytes_AS_STRING(cluster)
@@ -184,8 +184,8 @@ cdef class LeafSession(LinkSession):
 
     def set_permissions(self, Permissions permissions, Permissions receive=None) -> None:
         """Replace join()'s permissions: tell the peer what it may hear of now. Raises MemoryError."""
-        self.keep.append(receive)
         self.stage_permissions(permissions)
+        self.keep.append((receive,))
         pthread_mutex_lock(&self.lock)
         self.staged_receive = NULL if receive is None else <void *> receive
         pthread_mutex_unlock(&self.lock)

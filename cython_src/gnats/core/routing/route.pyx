@@ -268,7 +268,8 @@ cdef Subscription *link_for_routed(const Message *m, const QueueGroup *group) no
     cdef Subscription *chosen = NULL
     while i < group.n:
         s = group.subs[i]
-        i += max(s.qw, 1)   # it stands there so often
+        while i < group.n and group.subs[i] == s:   # it stands there as often as it weighed
+            i += 1
         if s.kind != LEAF:
             if chosen == NULL:
                 chosen = s

@@ -39,6 +39,8 @@ cdef enum:
 cdef bint targets_add(Targets *t, const Message *m, Subscription *s) noexcept nogil:
     cdef Target *target
     cdef size_t i
+    if s.flags == SUB_SHADOW and m.hop != NULL:
+        return False   # a message from a service import is not exported again as a stream
     if load8(&s.closed) or not takes(<Subscriber> s.client, m, s):
         return False
     if t.n == 0:
