@@ -3,9 +3,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
-from gnats.core.accounts.account cimport Account, StreamImport, import_sub, import_to
+from gnats.core.accounts.account cimport Account, StreamImport, import_sub
 from gnats.core.accounts.guard cimport CHECK_DELIVERIES, delivery_denied
-from gnats.core.accounts.imports cimport transformed
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.accounts.subscriptions cimport unsubscribe
 from gnats.core.messages.encode cimport (
@@ -35,7 +34,14 @@ from gnats.core.routing.delivery cimport (
 )
 from gnats.core.routing.origins cimport is_link, may_go_over, message_origin, routed_origin, same_cluster
 from gnats.core.routing.remote cimport deliver_remote
-from gnats.core.routing.targets cimport Targets, targets_add, targets_begin, targets_send
+from gnats.core.routing.targets cimport (
+    IMPORTED_ROOM,
+    Targets,
+    imported_subject,
+    targets_add,
+    targets_begin,
+    targets_send,
+)
 from gnats.core.runtime.inbox cimport (
     ACCOUNT_PART,
     EV_MSG,
@@ -291,8 +297,7 @@ cdef inline bint deliver_msg(const Message *m, Subscription *s, Frames *frames) 
 
 cdef bint deliver_shadow(const Message *m, Subscription *s, Frames *frames) noexcept nogil:
     """Deliver through a stream import, under the subject that the importing account gives the message."""
-    cdef char[256] few
-    cdef char *subject = NULL
+    cdef char[IMPORTED_ROOM] few
     cdef StreamImport *im = import_sub(s).what
     cdef Message imported
     cdef Frames own
@@ -304,20 +309,15 @@ cdef bint deliver_shadow(const Message *m, Subscription *s, Frames *frames) noex
     imported = m[0]
     imported.line = NULL
     imported.shown.p = NULL
-    if im.tr != NULL:
-        subject = transformed(im.tr, &m.subject, &m.ps.rng, few, sizeof(few), &imported.subject.n)
-        if subject == NULL:
-            (<Connection> m.origin).out_of_memory(WRITE_ERROR)
-            return False
-        imported.subject.p = subject
-    else:
-        imported.subject.p = <char *> import_to(im)
-        imported.subject.n = im.to_n
+    imported.subject = imported_subject(m, im, few)
+    if imported.subject.p == NULL:
+        (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+        return False
     frames_begin_like(&own, frames, m)
     delivered = deliver_import(&imported, s, im, &own)
     frames_end(&own)
-    if subject != few:
-        free(subject)
+    if im.tr != NULL and imported.subject.p != few:
+        free(imported.subject.p)
     return delivered
 
 

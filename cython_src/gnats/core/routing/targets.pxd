@@ -6,12 +6,15 @@ collects them, and sends to them after all clients (addSubToRouteTargets and msg
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 
+from gnats.core.accounts.account cimport StreamImport
 from gnats.core.messages.encode cimport Frames
 from gnats.core.messages.message cimport Message
+from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription
 
 cdef enum:
     FEW_TARGETS = 8      # links, and groups, that fit on the stack
+    IMPORTED_ROOM = 256  # bytes of an imported subject that fit on the stack
 
 
 cdef struct Target:
@@ -34,6 +37,9 @@ cdef inline void targets_begin(Targets *t) noexcept nogil:
     t.n = 0
 
 
+# Return the subject that an importing account gives a message: made by a transform, it is in few[:IMPORTED_ROOM], or in
+# memory to be freed; p is NULL without memory.
+cdef Slice imported_subject(const Message *m, const StreamImport *im, char *few) noexcept nogil
 # Add the link of a subscription. False: it does not take the message, or there is no memory.
 cdef bint targets_add(Targets *t, const Message *m, Subscription *s) noexcept nogil
 # Send to all; return to how many. Frees what targets_add has allocated.

@@ -32,7 +32,6 @@ from gnats.includes.text cimport put, put_text
 
 cdef enum:
     PART_ROOM = 512      # bytes of a destination's part of the line that fit on the stack
-    SUBJECT_ROOM = 256   # bytes of an imported subject that fit on the stack
     HOP_ROOM = 256       # bytes of a hop's text; more than a hundred servers on the way do not fit
 
 
@@ -137,7 +136,7 @@ cdef bint send_to(
     Subscriber link, const Targets *t, const Target *target, const Message *m, Frames *frames
 ) noexcept nogil:
     cdef char[PART_ROOM] few
-    cdef char[SUBJECT_ROOM] few_subject
+    cdef char[IMPORTED_ROOM] few_subject
     cdef char *part = few
     cdef size_t room
     cdef Slice subject = m.subject
@@ -185,7 +184,7 @@ cdef char *put_part(
     cdef Slice name
     cdef size_t i
     if target.sub.kind == ROUTER:
-        on_behalf = speaks_for_leaf(<Subscriber> target.link, <Subscriber> m.origin)
+        on_behalf = names_origin(<Subscriber> target.link, <Subscriber> m.origin)
         p = put_text(p, b"LMSG " if on_behalf else (b"HMSG " if header else b"RMSG "))
         if on_behalf:
             name = (<Subscriber> m.origin).cluster
@@ -210,15 +209,15 @@ cdef char *put_part(
     return put_text(p, b" 0") if on_behalf and not header else p
 
 
-cdef inline bint speaks_for_leaf(Subscriber route, Subscriber origin) noexcept nogil:
+cdef inline bint names_origin(Subscriber route, Subscriber origin) noexcept nogil:
+    """Return whether a route is told which cluster of leaf nodes a message comes from."""
     return origin.kind == LEAF and origin.cluster.n != 0 and route.origins != 0
 
 
 cdef Slice imported_subject(const Message *m, const StreamImport *im, char *few) noexcept nogil:
-    """Return the subject that an importing account gives a message; p is NULL without memory."""
     cdef Slice subject = m.subject
     if im.tr != NULL:
-        subject.p = transformed(im.tr, &m.subject, &m.ps.rng, few, SUBJECT_ROOM, &subject.n)
+        subject.p = transformed(im.tr, &m.subject, &m.ps.rng, few, IMPORTED_ROOM, &subject.n)
     elif not im.use_published:
         subject.p = <char *> import_to(im)
         subject.n = im.to_n
