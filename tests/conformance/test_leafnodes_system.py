@@ -29,9 +29,10 @@ def fake() -> Iterator[FakeLeaf]:
 
 
 def observer(server: Server) -> Caller:
+    """Return a client that gets what is said of account B; what is said of itself comes at any time."""
     caller = Caller(server, "s", "p")
-    caller.subscribe("$SYS.ACCOUNT.*.>")
-    caller.subscribe("$SYS.SERVER.ACCOUNT.>")
+    caller.subscribe("$SYS.ACCOUNT.B.>")
+    caller.subscribe("$SYS.SERVER.ACCOUNT.B.>")
     caller.subscribe("$SYS.SERVER.*.CLIENT.AUTH.ERR")
     return caller
 
