@@ -61,6 +61,41 @@ def _unknown_account(what: str) -> Callable[[object, int, bytes], str]:
     return text
 
 
+def _unknown_account_msg(client: object, b: int, data: bytes) -> str:
+    kind = "gateway" if _kind(client) == "Gateway" else "routed"
+    return _unknown_account(f"{kind} message on subject:")(client, b, data)
+
+
+def _sent_interest(client: object, b: int, data: bytes) -> str:
+    return (
+        "Sent queue subscriptions to gateway"
+        if _kind(client) == "Gateway"
+        else "Sent local subscriptions to route"
+    )
+
+
+def _wrong_direction(client: object, b: int, data: bytes) -> str:
+    return f"Received {data.decode()} from gateway on {'inbound' if b else 'outbound'} connection"
+
+
+def _interest_mode(client: object, b: int, data: bytes) -> str:
+    gateway, account = data.split(b"\0", 1)
+    done = " complete" if b else ""
+    return f"Gateway {quote(gateway)}: switching account {quote(account)} to Interest-Only mode{done}"
+
+
+def _bad_remote_sub(client: object, b: int, data: bytes) -> str:
+    line = data.decode(errors="replace")
+    if chr(b) == "G":
+        return f"processGatewaySubjectSub Parse Error: '{line}'"
+    return f"processRemoteSub Parse Error: '{chr(b)} {line}'"
+
+
+def _bad_remote_unsub(client: object, b: int, data: bytes) -> str:
+    what = "processGatewaySubjectUnsub" if chr(b) == "G" else "processRemoteUnsub"
+    return f"{what} parse error: '{data.decode(errors='replace')}'"
+
+
 def _removed_subscription(client: object, b: int, data: bytes) -> str:
     subject, queue, sid = data.split(b"\0", 2)
     named = f" using queue {quote(queue)}" if queue else ""
@@ -120,16 +155,10 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
     Violation.BAD_REMOTE_HEADER_SIZE: ("ERR", _routed("Bad or Missing Header Size")),
     Violation.BAD_REMOTE_HEADER_OVER_SIZE: ("ERR", _routed("Header Size larger then TotalSize")),
     Violation.UNSUPPORTED_OPERATION: ("ERR", _line("operation not supported on this connection")),
-    Violation.BAD_REMOTE_SUB_ARGS: (
-        "ERR",
-        lambda c, b, d: f"processRemoteSub Parse Error: '{chr(b)} {d.decode(errors='replace')}'",
-    ),
-    Violation.BAD_REMOTE_UNSUB_ARGS: (
-        "ERR",
-        lambda c, b, d: f"processRemoteUnsub parse error: '{d.decode(errors='replace')}'",
-    ),
+    Violation.BAD_REMOTE_SUB_ARGS: ("ERR", _bad_remote_sub),
+    Violation.BAD_REMOTE_UNSUB_ARGS: ("ERR", _bad_remote_unsub),
     LogCode.LOG_UNKNOWN_ACCOUNT: ("ERR", _unknown_account("remote subject")),
-    LogCode.LOG_UNKNOWN_ACCOUNT_MSG: ("DBG", _unknown_account("routed message on subject:")),
+    LogCode.LOG_UNKNOWN_ACCOUNT_MSG: ("DBG", _unknown_account_msg),
     LogCode.LOG_UNKNOWN_ACCOUNT_UNSUB: ("DBG", _unknown_account("subject")),
     LogCode.LOG_CANNOT_EXPORT: (
         "DBG",
@@ -139,7 +168,9 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
         "ERR",
         _text("Could not insert subscription: sublist: invalid subject"),
     ),
-    LogCode.LOG_SENT_INTEREST: ("DBG", _text("Sent local subscriptions to route")),
+    LogCode.LOG_SENT_INTEREST: ("DBG", _sent_interest),
+    LogCode.LOG_WRONG_DIRECTION: ("ERR", _wrong_direction),
+    LogCode.LOG_INTEREST_MODE: ("DBG", _interest_mode),
     LogCode.LOG_PUBLISH_VIOLATION: ("ERR", lambda c, b, d: f"Publish Violation - Subject {quote(d)}"),
     LogCode.LOG_REPLY_VIOLATION: ("ERR", lambda c, b, d: f"Publish Violation - Reply {quote(d)}"),
     LogCode.LOG_SUBSCRIPTION_VIOLATION: ("ERR", _subscription),

@@ -3,7 +3,7 @@
 The owner changes `subs` under the connection's lock; another thread reads it under that lock.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.accounts.guard cimport Guard
 from gnats.core.auth.permissions cimport Permissions
@@ -38,7 +38,10 @@ cdef class Subscriber(Connection):
     cdef uint8_t origins          # and origins of what comes from leaf nodes; 1: but for the end of interest
     cdef uint8_t spoke            # of a leaf node: the peer is the hub
     cdef uint8_t isolated         # of a leaf node: it is not told of other leaf nodes' interest
-    cdef Slice cluster            # of a leaf node: the cluster at the other end, or empty; memory of `keep`
+    # of a leaf node and of a gateway: the cluster at the other end, or empty; memory of `keep`
+    cdef Slice cluster
+    # of an outbound gateway: its place among the others, from 0 on; atomic, the control loop writes, publishers read
+    cdef int32_t rank
     cdef uint8_t echo             # deliver its own messages to it, too
     cdef uint8_t form             # core.messages.encode.Form of the messages that it gets; atomic, the owner writes
     cdef uint8_t verbose          # answer each of its verbs with +OK

@@ -9,6 +9,7 @@ from gnats.core.subjects.interest_queue cimport FollowedAccount, interest_queue_
 from gnats.core.subjects.sublist cimport InterestSink, sub_subject
 from gnats.core.subjects.trie cimport (
     KIND_LEAF,
+    KIND_ROUTER,
     Interest,
     Node,
     Subscription,
@@ -157,3 +158,40 @@ cdef void note_for_leaf(
     elif counts(<Subscriber> followed.queue.link, s):
         weight = weight_for(<Subscriber> followed.queue.link, node, now)
         note_local(followed, NULL, s, weight - difference(before, now), weight)
+
+
+# -- gateways ----------------------------------------------------------------------------------------------------------
+
+cdef inline bint of_cluster(const Subscription *s) noexcept nogil:
+    """Return whether a link's subscription is of this cluster: of another server, or of a leaf node that is ours."""
+    return s.kind == KIND_ROUTER or of_own_leaf(s)
+
+
+cdef bint has_linked(const Node *node, const Interest *now, const Subscription *but) noexcept nogil:
+    """Return whether links of this cluster subscribe, other than by `but`."""
+    cdef Subscription **subs
+    cdef uint32_t i
+    if now.remote:
+        subs = node_subs(<Node *> node)
+        for i in range(node.nsubs):
+            if subs[i] != but and is_remote(subs[i]) and of_cluster(subs[i]):
+                return True
+    return False
+
+
+cdef void note_for_gateway(
+    InterestSink *sink, const Subscription *s, const Node *node, const Interest *before, const Interest *now
+) noexcept nogil:
+    """Note whether there is any interest: only the first subscription, and the last one, make a difference."""
+    cdef FollowedAccount *followed = <FollowedAccount *> sink
+    cdef bint begins
+    if interest_total(before) == 0:   # also when a link begins, and learns of all that is there
+        note_local(followed, NULL, s, 0, now.local != 0 or has_linked(node, now, NULL))
+    elif not is_remote(s):
+        begins = now.local != 0
+        if begins != (before.local != 0) and not has_linked(node, now, NULL):
+            note_local(followed, NULL, s, not begins, begins)
+    elif of_cluster(s) and not now.local and not has_linked(node, now, s):
+        begins = s.node != NULL
+        if not begins or difference(before, now) == sub_weight(s):   # else its weight has changed
+            note_local(followed, NULL, s, not begins, begins)

@@ -69,7 +69,6 @@ cdef class LeafSession(LinkSession):
     # -- verbs: the parser calls them --
     cdef int process_inbound_msg(self) noexcept nogil
     cdef void route_msg(self, Message *m) noexcept nogil
-    cdef void route_traced(self, Message *m) noexcept nogil
     cdef int process_sub(self, char *arg, size_t n) noexcept nogil
     cdef int process_unsub(self, char *arg, size_t n) noexcept nogil
     cdef int take_interest(self, const Slice *sid, const Slice *subject, const Slice *queue, int weight) noexcept nogil

@@ -17,9 +17,17 @@ from gnats.core.subjects.trie cimport Interest, Node, Subscription
 from gnats.includes.atomics cimport load8_acquire
 
 
+# How far a link with a `frame` has come with what it tells of an account.
+cdef enum Told:
+    TOLD_NOTHING
+    TOLD_BEGINNING    # interest follows
+    TOLD_ALL
+
+
 cdef struct Follower:
     FollowedAccount followed
     Follower *next
+    uint8_t told               # Told; the owner's
 
 
 cdef struct Link:
@@ -31,10 +39,15 @@ cdef struct Link:
     uint8_t begun              # link_begin() was called; the owner's
     uint8_t lost               # there was no memory to follow an account; atomic
     uint8_t gone               # an account has been removed since link_announce() looked; atomic
+    uint8_t fresh              # with a `frame`: an account has come since it looked; atomic
+    uint8_t framed             # some accounts are at TOLD_BEGINNING; the owner's
     # Return whether the link carries an account. Called with the registry's lock held.
     bint (*carries)(Subscriber owner, Account account) noexcept nogil
     # Queue the lines for a change. Return False when out of memory.
     bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil
+    # NULL, or set before link_begin(): queue the line that goes before all interest in an account that comes, or,
+    # without `begins`, behind it. Return False when out of memory. Called with the registry's lock held.
+    bint (*frame)(Subscriber owner, Account account, bint begins) noexcept nogil
 
 
 # `note`: see InterestQueue.

@@ -24,7 +24,7 @@ from gnats.core.subjects.interest_queue cimport (
 )
 from gnats.core.subjects.sublist cimport InterestSink, Subscription
 from gnats.core.subjects.trie cimport Interest, Node
-from gnats.includes.atomics cimport load8, store8, store8_release
+from gnats.includes.atomics cimport load8, load8_acquire, store8, store8_release
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum:
@@ -73,21 +73,60 @@ cdef void link_end(Link *link) noexcept nogil:
 
 cdef bint link_announce(Subscriber owner, Link *link, bint all) noexcept nogil:
     cdef bint incomplete = False, written = True
+    cdef InterestChange *changes
     if load8(&owner.closing):
         return False
     if load8(&link.lost):
         owner.close_soon(WRITE_ERROR)
         return False
-    while written and not incomplete and link_waits(link):
+    while written and not incomplete and (link_waits(link) or load8(&link.fresh)):
         if not all and owner.out.bytes > owner.gate:
             return True
-        written = write_all(
-            owner, interest_queue_take(&link.queue, <uint32_t> -1 if all else SLICE, &incomplete), link.write)
+        changes = interest_queue_take(&link.queue, <uint32_t> -1 if all else SLICE, &incomplete)
+        # Look behind the changes: an account is `fresh` before its first one is in the queue.
+        if load8_acquire(&link.fresh):
+            written = begin_accounts(owner, link)
+        written = write_all(owner, changes, link.write) and written
+    if link.framed and written and not incomplete:
+        written = end_accounts(owner, link)
     if not written:
         owner.close_soon(WRITE_ERROR)
     elif incomplete or owner.out.bytes > owner.max_pending:
         owner.close_soon(SLOW_CONSUMER_PENDING_BYTES)
     return False
+
+
+cdef bint begin_accounts(Subscriber owner, Link *link) noexcept nogil:
+    """Queue the line before the interest of each account that has come. False: no memory."""
+    cdef Follower *follower
+    cdef bint written = True
+    store8(&link.fresh, 0)
+    pthread_mutex_lock(&(<AccountRegistry> link.registry).lock)
+    follower = link.followers
+    while follower != NULL and written:
+        if follower.told == TOLD_NOTHING:
+            written = link.frame(owner, <Account> follower.followed.account, True)
+            follower.told = TOLD_BEGINNING
+            link.framed = 1
+        follower = follower.next
+    pthread_mutex_unlock(&(<AccountRegistry> link.registry).lock)
+    return written
+
+
+cdef bint end_accounts(Subscriber owner, Link *link) noexcept nogil:
+    """Queue the line behind the interest of each account whose first interest has been queued. False: no memory."""
+    cdef Follower *follower
+    cdef bint written = True
+    link.framed = 0
+    pthread_mutex_lock(&(<AccountRegistry> link.registry).lock)
+    follower = link.followers
+    while follower != NULL and written:
+        if follower.told == TOLD_BEGINNING:
+            written = link.frame(owner, <Account> follower.followed.account, False)
+            follower.told = TOLD_ALL
+        follower = follower.next
+    pthread_mutex_unlock(&(<AccountRegistry> link.registry).lock)
+    return written
 
 
 cdef bint write_all(
@@ -202,7 +241,11 @@ cdef void came(AccountSink *sink, Account account) noexcept nogil:
         wake(link.owner)
         return
     follower.next = link.followers
+    follower.told = TOLD_NOTHING
     link.followers = follower
+    if link.frame != NULL:
+        store8_release(&link.fresh, 1)
+        wake(link.owner)   # there may be no interest in it
     interest_queue_follow(&link.queue, &follower.followed, account.sublist, <void *> account)
 
 

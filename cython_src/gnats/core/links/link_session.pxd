@@ -57,6 +57,9 @@ cdef class LinkSession(TextSession):
     cdef bint queue_line(self, char *line, char *end) noexcept nogil
     cdef void walk(
         self, bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil) noexcept nogil
+    # Deliver a message of the peer, in the account that it names.
+    cdef void route_message(self, Message *m) noexcept nogil
+    cdef void route_traced(self, Message *m) noexcept nogil
     cdef int process_connect(self, char *arg, size_t n) noexcept nogil
     cdef int process_pong(self) noexcept nogil
 

@@ -2,15 +2,17 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free
 from libc.string cimport memchr
 
+from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.accounts.subscriptions cimport end_subscriptions, remove_all_subs
 from gnats.core.links.link cimport link_announce, link_end, link_free, link_remove_gone, link_waits, link_walk
-from gnats.core.messages.message cimport Message
+from gnats.core.messages.message cimport SIZES_ROOM, Message
 from gnats.core.messages.reserved cimport is_jetstream_ack
-from gnats.core.net.connection cimport CTL_RESUME, WRITE_ERROR, Connection, Denial, SessionType
+from gnats.core.net.connection cimport CTL_RESUME, READ_ERROR, WRITE_ERROR, Connection, Denial, SessionType
 from gnats.core.net.log_records cimport LOG_SENT_INTEREST, TRACE_OUT
 from gnats.core.net.outbound cimport outq_put
 from gnats.core.net.pollstate cimport PollerBase
@@ -24,6 +26,8 @@ from gnats.core.pings cimport (
     set_settling_timer,
 )
 from gnats.core.protocol.parser cimport PARSE_OK, ParserHandlers
+from gnats.core.routing.route cimport ROUTE_NO_MEMORY, route
+from gnats.core.routing.tracing cimport TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
 from gnats.core.runtime.inbox cimport EV_BEGUN, EV_CONNECT, EV_PONG
 from gnats.core.runtime.kinds cimport ROUTER
 from gnats.core.runtime.slice cimport Slice
@@ -40,7 +44,7 @@ from gnats.core.textsession cimport (
     start_auth_timer,
     stop_timers,
 )
-from gnats.includes.atomics cimport load8
+from gnats.includes.atomics cimport load8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put_text
 from gnats.includes.times cimport duration_of
@@ -181,6 +185,26 @@ cdef class LinkSession(TextSession):
             self.close_soon(WRITE_ERROR)
 
     # -- verbs ---------------------------------------------------------------------------------------------------
+
+    cdef void route_message(self, Message *m) noexcept nogil:
+        if unlikely(m.hdr != 0) and may_be_traced(self, m):
+            self.route_traced(m)
+        elif route(m, (<Account> m.account).sublist) == ROUTE_NO_MEMORY:
+            self.out_of_memory(READ_ERROR)
+
+    cdef void route_traced(self, Message *m) noexcept nogil:
+        cdef char[SIZES_ROOM] sizes
+        cdef char *changed = NULL
+        cdef bint disable = False
+        if init_msg_trace(self, m, &disable) == TRACE_SKIP:
+            return
+        if disable:
+            changed = set_trace_dest(m, NULL, sizes)
+        if route(m, (<Account> m.account).sublist) == ROUTE_NO_MEMORY:
+            self.out_of_memory(READ_ERROR)
+        free(changed)
+        if m.trace != NULL:
+            send_msg_trace(self, m.trace)
 
     cdef int process_connect(self, char *arg, size_t n) noexcept nogil:
         self.connect_has_come()

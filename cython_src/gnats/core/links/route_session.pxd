@@ -48,5 +48,4 @@ cdef class RouteSession(LinkSession):
     cdef bint set_pinned(self, const Slice *name, bint pinned) noexcept nogil
     # -- verbs: the parser calls them --
     cdef int process_inbound_msg(self) noexcept nogil
-    cdef void route_traced(self, Message *m) noexcept nogil
     cdef int process_sub(self, char *arg, size_t n, bint add) noexcept nogil

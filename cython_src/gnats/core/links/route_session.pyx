@@ -36,7 +36,7 @@ from gnats.core.links.remote_subs cimport (
     process_remote_unsub,
 )
 from gnats.core.messages.encode cimport FORM_RHMSG, FORM_RMSG
-from gnats.core.messages.message cimport SIZES_ROOM, Message
+from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport CTL_RESUME, READ_ERROR, WRITE_ERROR, Connection, SessionType
 from gnats.core.net.log_records cimport LOG_INVALID_REMOTE_SUB, LOG_UNKNOWN_ACCOUNT_MSG, TRACE_IN_PAYLOAD
 from gnats.core.net.pollstate cimport PollerBase, hand_over_first
@@ -44,8 +44,6 @@ from gnats.core.pings cimport send_ping
 from gnats.core.protocol.answers cimport send_err, send_ok
 from gnats.core.protocol.parser cimport BAD_REMOTE_SUB_ARGS, BAD_REMOTE_UNSUB_ARGS, PARSE_CLOSED, ParserHandlers
 from gnats.core.publishing cimport begin_message
-from gnats.core.routing.route cimport ROUTE_NO_MEMORY, route
-from gnats.core.routing.tracing cimport TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
 from gnats.core.runtime.kinds cimport ROUTER
 from gnats.core.runtime.slice cimport Slice
@@ -53,7 +51,7 @@ from gnats.core.runtime.state cimport ServerState
 from gnats.core.sessioninput cimport go_on, input_init
 from gnats.core.subjects.interest_queue cimport InterestChange, change_origin, change_queue, change_subject
 from gnats.includes.arrays cimport array_grow
-from gnats.includes.atomics cimport load8, store8, unlikely
+from gnats.includes.atomics cimport load8, store8
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 
@@ -376,25 +374,8 @@ cdef class RouteSession(LinkSession):
                 log_unknown_account(self, LOG_UNKNOWN_ACCOUNT_MSG, &m.remote.account, &m.subject)
             return go_on(self)
         show_deliver_subject(&m)
-        if unlikely(m.hdr != 0) and may_be_traced(self, &m):
-            self.route_traced(&m)
-        elif route(&m, (<Account> m.account).sublist) == ROUTE_NO_MEMORY:
-            self.out_of_memory(READ_ERROR)
+        self.route_message(&m)
         return go_on(self)
-
-    cdef void route_traced(self, Message *m) noexcept nogil:
-        cdef char[SIZES_ROOM] sizes
-        cdef char *changed = NULL
-        cdef bint disable = False
-        if init_msg_trace(self, m, &disable) == TRACE_SKIP:
-            return
-        if disable:
-            changed = set_trace_dest(m, NULL, sizes)
-        if route(m, (<Account> m.account).sublist) == ROUTE_NO_MEMORY:
-            self.out_of_memory(READ_ERROR)
-        free(changed)
-        if m.trace != NULL:
-            send_msg_trace(self, m.trace)
 
     cdef void *account_of(self, const Message *m) noexcept nogil:
         """Return the account that a message names, NULL when there is none."""

@@ -33,6 +33,8 @@ cpdef enum LogCode:
     LOG_CANNOT_EXPORT = 67          # data: subject
     LOG_INVALID_REMOTE_SUB = 68
     LOG_SENT_INTEREST = 69
+    LOG_WRONG_DIRECTION = 70        # b: 1 for the side that was dialled; data: the verb
+    LOG_INTEREST_MODE = 71          # b: 1 once all interest is announced; data: gateway NUL account
     LOG_TLS_STARTING = 80           # b: 1 for the side that dials
     LOG_TLS_COMPLETE = 81
     LOG_TLS_VERSION = 82            # b: 0x0303 or 0x0304; data: cipher suite
