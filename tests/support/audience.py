@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gnats.core.runtime.kinds import CLIENT, LEAF, ROUTER
+from gnats.core.runtime.kinds import CLIENT, GATEWAY, LEAF, ROUTER
 
 Key = tuple[bytes, bytes]
 """A subject and a queue group."""
@@ -37,9 +37,13 @@ def is_told(place: Place, of: Place, origin: bytes, subject: bytes) -> bool:
     """Return whether the peer at a place is told of a subscription that another connection has."""
     if of.kind == CLIENT:
         return True
+    if place.kind == GATEWAY:
+        return of.kind == ROUTER or (of.kind == LEAF and not of.spoke)
     if place.kind == ROUTER:
         return of.kind == LEAF and not of.spoke
     free = not place.spoke or subject.startswith(b"$LDS.")
+    if of.kind == GATEWAY:
+        return free
     if of.kind == ROUTER:
         return free and not same(origin, place.cluster)
     if of is place or place.isolated or same(of.cluster, place.cluster):
@@ -48,20 +52,24 @@ def is_told(place: Place, of: Place, origin: bytes, subject: bytes) -> bool:
 
 
 def told_of(place: Place, interest: Iterable[tuple[Place, Mapping[tuple[bytes, Key], int]]]) -> Interest:
-    """Return the interest that the peer at a place is told of: a weight is 1 outside of queue groups."""
+    """Return the interest that the peer at a place is told of: a weight is 1 outside of queue groups.
+
+    To a gateway it always is.
+    """
     total: Counter[tuple[bytes, Key]] = Counter()
     for of, subscriptions in interest:
         for (origin, key), weight in subscriptions.items():
             if is_told(place, of, origin, key[0]):
                 by_origin = place.kind == ROUTER and of.kind == LEAF and place.origins and of.cluster
                 total[of.cluster if by_origin else b"", key] += weight
-    return {key: weight if key[1][1] else 1 for key, weight in total.items()}
+    weighs = place.kind != GATEWAY
+    return {key: weight if weighs and key[1][1] else 1 for key, weight in total.items()}
 
 
 def apply(told: Interest, line: bytes, account: bytes = b"A") -> None:
     """Apply a line of interest, RS+, RS-, LS+ of a route or LS+ of a leaf node, to what has been told before.
 
-    A route's lines name `account`; empty: lines of a leaf node.
+    Lines of routes and gateways name `account`; empty: lines of a leaf node.
     """
     verb, *words = line.removesuffix(b"\r\n").split(b" ")
     assert verb in (b"LS+", b"LS-", b"RS+", b"RS-"), line

@@ -11,15 +11,19 @@ from gnats.core.accounts.account import Account
 from gnats.core.accounts.registry import AccountRegistry
 from gnats.core.auth.permissions import Permissions
 from gnats.core.client import Client
+from gnats.core.links.gateway_session import GatewaySession
 from gnats.core.links.leaf_session import LeafSession
 from gnats.core.links.route_session import RouteSession
 from gnats.core.net.connection import Connection
 from gnats.core.poller import Poller
 from gnats.core.runtime.inbox import EV_CLOSED, Inbox
-from gnats.core.runtime.kinds import CLIENT, LEAF, ROUTER
+from gnats.core.runtime.kinds import CLIENT, GATEWAY, LEAF, ROUTER
 from gnats.core.runtime.state import ServerState
 
+Session = Client | RouteSession | LeafSession | GatewaySession
 Posted = tuple[int, Connection | None, int, int, object]
+COMMAND = b'INFO {"gateway":"G","gateway_cmd":'
+"""An INFO line of this server, up to the value of gateway_cmd."""
 QUIET = 3
 """Rounds of all pollers in a row without an event, after which nothing is left to do."""
 
@@ -128,6 +132,43 @@ class DataPlane:
         self.run()
         return Peer(self, leaf, sock)
 
+    def inbound(self, poller: int = 0, *, cluster: bytes = b"F", headers: bool = True) -> Peer:
+        """Connect a server of another cluster that has dialled and has been registered: it sends messages."""
+        peer = self.waiting_gateway(poller, outbound=False)
+        assert isinstance(peer.session, GatewaySession)
+        peer.session.join(cluster=cluster, headers=headers, traces=True, command=COMMAND)
+        self.run()
+        return peer
+
+    def outbound(
+        self,
+        poller: int = 0,
+        *,
+        cluster: bytes = b"F",
+        headers: bool = True,
+        traces: bool = True,
+        rank: int = 0,
+    ) -> Peer:
+        """Connect a server of another cluster that has been dialled and registered: it is sent messages."""
+        peer = self.waiting_gateway(poller, outbound=True)
+        assert isinstance(peer.session, GatewaySession)
+        peer.session.join(cluster=cluster, headers=headers, traces=traces, rank=rank)
+        self.run()
+        return peer
+
+    def waiting_gateway(
+        self, poller: int = 0, *, outbound: bool, expect_connect: bool = False, **options: Any
+    ) -> Peer:
+        """Connect a server of another cluster that has not been registered."""
+        sock, fd, cid = self._socket()
+        options = {"ping_interval": 0, "write_deadline": 3600.0} | options
+        gateway = GatewaySession(
+            GATEWAY, fd, cid, self.pollers[poller], self.state, self.registry, outbound=outbound, **options
+        )
+        gateway.start(b"", expect_connect=expect_connect)
+        self.run()
+        return Peer(self, gateway, sock)
+
     def run(self) -> None:
         """Run all pollers until nothing is left to do, and collect what they post."""
         quiet = 0
@@ -164,9 +205,7 @@ class DataPlane:
 class Peer:
     """The other end of a connection. A route's `permissions` are those of its session."""
 
-    def __init__(
-        self, plane: DataPlane, session: Client | RouteSession | LeafSession, sock: socket.socket
-    ) -> None:
+    def __init__(self, plane: DataPlane, session: Session, sock: socket.socket) -> None:
         self.plane = plane
         self.session = session
         self.socket = sock

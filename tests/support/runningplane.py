@@ -8,12 +8,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from gnats.core.client import Client
-from gnats.core.links.leaf_session import LeafSession
-from gnats.core.links.route_session import RouteSession
 from gnats.core.runtime.inbox import EV_BEGUN, EV_CLOSED
 
-from .dataplane import DataPlane, Peer, Posted
+from .dataplane import DataPlane, Peer, Posted, Session
 from .routepeer import next_op
 
 TIMEOUT = 60.0
@@ -76,7 +73,7 @@ class Wire:
     """The blocking end of a connection to a running plane; close() it, or leave it as a context manager."""
 
     def __init__(self, peer: Peer) -> None:
-        self.session: Client | RouteSession | LeafSession = peer.session
+        self.session: Session = peer.session
         self.sock = peer.socket
         self.sock.settimeout(TIMEOUT)
         self._data = bytearray()

@@ -20,7 +20,7 @@ from gnats.core.auth.permissions cimport Permissions
 from gnats.core.messages.message cimport NativeSub, native_sub
 from gnats.core.net.connection cimport READ_ERROR
 from gnats.core.net.log_records cimport TRACE_DELSUB
-from gnats.core.runtime.kinds cimport ACCOUNT, JETSTREAM, ROUTER, SYSTEM
+from gnats.core.runtime.kinds cimport ACCOUNT, GATEWAY, JETSTREAM, ROUTER, SYSTEM
 from gnats.core.runtime.quiesce cimport qs_retire
 from gnats.core.subjects.sublist cimport (
     SL_NO_MEMORY,
@@ -120,8 +120,8 @@ cdef Subscription *insert_sub(Subscriber c, Account account, Subscription *s, in
         qs_retire(sub_block(s))
         return NULL
     bump64(&c.nsubs, 1)
-    # Another server of the cluster makes the shadows of its clients itself.
-    if unlikely(account_imports_streams(account)) and c.kind != ROUTER:
+    # The servers of this cluster and of others make the shadows of their clients themselves.
+    if unlikely(account_imports_streams(account)) and c.kind != ROUTER and c.kind != GATEWAY:
         add_shadows(c, account, s, False)
     return s
 

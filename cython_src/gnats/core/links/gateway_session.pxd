@@ -43,7 +43,6 @@ cdef class GatewaySession(LinkSession):
     cdef bint keep_interest(self, const Slice *words, uint32_t count) noexcept nogil
     cdef bint keep_sid(self, const char *sid, size_t n) noexcept nogil
     cdef bint drop_kept(self, const Slice *words, uint32_t count) noexcept nogil
-    cdef void keep_gone(self) noexcept nogil
     cdef void subscribe_kept(self) noexcept nogil
     cdef bint exists(self, const Subscription *kept) noexcept nogil
     cdef bint subscribe_again(self, const char *sid, size_t n) noexcept nogil

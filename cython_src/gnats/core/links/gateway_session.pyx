@@ -8,7 +8,6 @@ from libc.string cimport memchr, memcmp, memmove, strlen
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport Subscriber
-from gnats.core.accounts.subscriptions cimport sub_account
 from gnats.core.links.audience cimport note_for_gateway
 from gnats.core.links.link cimport link_begin, link_init, link_waits
 from gnats.core.links.link_session cimport (
@@ -117,7 +116,9 @@ cdef class GatewaySession(LinkSession):
         link_init(
             &self.link, self, registry, MOST_INTEREST, notes_account if outbound else carries, write_change,
             note_for_gateway)
-        if not outbound:
+        if outbound:
+            self.link.leave = keep_interest
+        else:
             self.link.frame = write_command
         begin_message(self, &self.input.parser.pa.m)
 
@@ -174,8 +175,6 @@ cdef class GatewaySession(LinkSession):
     cdef void take_requests(self, uint32_t ctl) noexcept nogil:
         if load8(&self.closing):
             return   # closing() has undone what would begin here
-        if self.outbound and load8(&self.link.gone):
-            self.keep_gone()
         self.take_link_requests(ctl)
         if ctl & CTL_ACCEPTED:
             self.settle()
@@ -267,6 +266,8 @@ cdef class GatewaySession(LinkSession):
             if not self.keep_interest(words, min(count, <uint32_t> KEY_WORDS)):
                 self.out_of_memory(READ_ERROR)
             return go_on(self)
+        if self.kept.n:
+            self.drop_kept(words, min(count, <uint32_t> KEY_WORDS))   # the account has come just now
         whose.kind = c'R'
         whose.account.p = NULL
         outcome = process_remote_sub(self, self.registry, &whose, arg, n)
@@ -332,27 +333,11 @@ cdef class GatewaySession(LinkSession):
             free(sid)
         return s != NULL
 
-    cdef void keep_gone(self) noexcept nogil:
-        """Keep the interest in accounts that have been removed; link_remove_gone() unsubscribes there."""
-        cdef const Slice *name
-        cdef Subscription *s
-        cdef uint32_t i
-        if self.subs.n == 0:
-            return
-        for i in range(self.subs.mask + 1):
-            s = self.subs.slots[i]
-            while s != NULL:
-                name = &(<Account> sub_account(s)).name
-                if self.registry.find(name.p, name.n) != sub_account(s) and not self.keep_sid(sub_sid(s), s.sid_len):
-                    self.out_of_memory(READ_ERROR)
-                    return
-                s = s.next
-        store8(&self.came, 1)   # another one of the same name may be there already
-
     cdef void subscribe_kept(self) noexcept nogil:
         """Subscribe in the accounts that exist by now."""
         cdef Subscription *s
         cdef Subscription *following
+        cdef bint subscribed
         cdef uint32_t i = 0
         store8(&self.came, 0)
         while self.kept.n and i <= self.kept.mask:
@@ -361,9 +346,11 @@ cdef class GatewaySession(LinkSession):
                 following = s.next
                 if self.exists(s):
                     subtable_remove(&self.kept, s)
-                    if not self.subscribe_again(sub_sid(s), s.sid_len):
-                        self.out_of_memory(READ_ERROR)
+                    subscribed = self.subscribe_again(sub_sid(s), s.sid_len)
                     free(s)
+                    if not subscribed:
+                        self.out_of_memory(READ_ERROR)
+                        return
                 s = following
             i += 1
 
@@ -542,6 +529,13 @@ cdef bint notes_account(Subscriber owner, Account account) noexcept nogil:
     store8_release(&(<GatewaySession> owner).came, 1)
     owner.signal_owner()
     return False
+
+
+cdef void keep_interest(Subscriber owner, const Subscription *s) noexcept nogil:
+    """Keep the interest in an account that has been removed."""
+    if not (<GatewaySession> owner).keep_sid(sub_sid(s), s.sid_len):
+        owner.out_of_memory(READ_ERROR)
+    store8(&(<GatewaySession> owner).came, 1)   # another one of the same name may be there already
 
 
 cdef bint write_change(Subscriber owner, const InterestChange *change) noexcept nogil:

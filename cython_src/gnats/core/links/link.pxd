@@ -48,6 +48,8 @@ cdef struct Link:
     # NULL, or set before link_begin(): queue the line that goes before all interest in an account that comes, or,
     # without `begins`, behind it. Return False when out of memory. Called with the registry's lock held.
     bint (*frame)(Subscriber owner, Account account, bint begins) noexcept nogil
+    # NULL, or called before a subscription of the owner in an account that has been removed goes.
+    void (*leave)(Subscriber owner, const Subscription *s) noexcept nogil
 
 
 # `note`: see InterestQueue.

@@ -24,7 +24,7 @@ from gnats.core.subjects.interest_queue cimport (
 )
 from gnats.core.subjects.sublist cimport InterestSink, Subscription
 from gnats.core.subjects.trie cimport Interest, Node
-from gnats.includes.atomics cimport load8, load8_acquire, store8, store8_release
+from gnats.includes.atomics cimport load8, store8, store8_release
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum:
@@ -82,10 +82,12 @@ cdef bint link_announce(Subscriber owner, Link *link, bint all) noexcept nogil:
     while written and not incomplete and (link_waits(link) or load8(&link.fresh)):
         if not all and owner.out.bytes > owner.gate:
             return True
-        changes = interest_queue_take(&link.queue, <uint32_t> -1 if all else SLICE, &incomplete)
-        # Look behind the changes: an account is `fresh` before its first one is in the queue.
-        if load8_acquire(&link.fresh):
+        if link.frame != NULL:   # no account comes between its beginning and the first changes there
+            pthread_mutex_lock(&(<AccountRegistry> link.registry).lock)
             written = begin_accounts(owner, link)
+        changes = interest_queue_take(&link.queue, <uint32_t> -1 if all else SLICE, &incomplete)
+        if link.frame != NULL:
+            pthread_mutex_unlock(&(<AccountRegistry> link.registry).lock)
         written = write_all(owner, changes, link.write) and written
     if link.framed and written and not incomplete:
         written = end_accounts(owner, link)
@@ -97,19 +99,19 @@ cdef bint link_announce(Subscriber owner, Link *link, bint all) noexcept nogil:
 
 
 cdef bint begin_accounts(Subscriber owner, Link *link) noexcept nogil:
-    """Queue the line before the interest of each account that has come. False: no memory."""
-    cdef Follower *follower
+    """Queue the line before the interest of each account that has come. The registry's lock is held. False: no memory.
+    """
+    cdef Follower *follower = link.followers
     cdef bint written = True
+    if not load8(&link.fresh):
+        return True
     store8(&link.fresh, 0)
-    pthread_mutex_lock(&(<AccountRegistry> link.registry).lock)
-    follower = link.followers
     while follower != NULL and written:
         if follower.told == TOLD_NOTHING:
             written = link.frame(owner, <Account> follower.followed.account, True)
             follower.told = TOLD_BEGINNING
             link.framed = 1
         follower = follower.next
-    pthread_mutex_unlock(&(<AccountRegistry> link.registry).lock)
     return written
 
 
@@ -203,6 +205,8 @@ cdef void remove_subs_in(Subscriber owner, Link *link, const void *account) noex
         while s != NULL:
             following = s.next
             if goes(link, sub_account(s), account):
+                if account == NULL and link.leave != NULL:
+                    link.leave(owner, s)
                 unsubscribe(owner, s)
             s = following
         if owner.subs.n == 0:

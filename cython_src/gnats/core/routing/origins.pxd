@@ -1,12 +1,14 @@
 """Where messages and interest come from: clusters of leaf nodes, which must not get back what is theirs."""
 from libc.stddef cimport size_t
+from libc.stdint cimport uint32_t
 from libc.string cimport memchr, memcmp
 
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.message cimport Message
-from gnats.core.runtime.kinds cimport LEAF, ROUTER
+from gnats.core.runtime.kinds cimport GATEWAY, LEAF, ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription, sub_sid
+from gnats.includes.atomics cimport load32
 from gnats.includes.text cimport starts_with_text
 
 
@@ -21,8 +23,13 @@ cdef inline bint is_loop_subject(const char *subject, size_t n) noexcept nogil:
 
 
 cdef inline bint is_link(const Subscription *s) noexcept nogil:
-    """Return whether a subscription is a route's or a leaf node's; also a leaf node's shadow (SUB_SHADOW)."""
-    return s.kind == ROUTER or s.kind == LEAF
+    """Return whether a subscription is a link's; also a leaf node's shadow (SUB_SHADOW)."""
+    return s.kind == ROUTER or s.kind == LEAF or s.kind == GATEWAY
+
+
+cdef inline uint32_t gateway_rank(const Subscription *s) noexcept nogil:
+    """Return the place of a gateway's cluster among the others: the nearest has the lowest."""
+    return load32(<uint32_t *> &(<Subscriber> s.client).rank)
 
 
 cdef inline bint routed_origin(const Subscription *s, Slice *origin) noexcept nogil:

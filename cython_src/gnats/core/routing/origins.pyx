@@ -3,7 +3,7 @@ from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.message cimport Message
 from gnats.core.messages.reserved cimport is_service_reply
 from gnats.core.routing.origins cimport message_origin, same_cluster
-from gnats.core.runtime.kinds cimport LEAF, ROUTER
+from gnats.core.runtime.kinds cimport GATEWAY, LEAF, ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription
 
@@ -11,7 +11,11 @@ from gnats.core.subjects.sublist cimport Subscription
 cdef bint may_go_over(const Message *m, const Subscription *s) noexcept nogil:
     if s.kind == LEAF:
         return may_go_to_leaf(m, <Subscriber> s.client)
-    return m.remote == NULL or (
+    if m.remote == NULL:
+        return True
+    if s.kind == GATEWAY:
+        return (<Subscriber> m.origin).kind == LEAF
+    return (<Subscriber> m.origin).kind == GATEWAY or (
         (<Subscriber> m.origin).kind == LEAF and not (<Subscriber> m.origin).spoke)
 
 

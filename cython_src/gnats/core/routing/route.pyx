@@ -32,7 +32,14 @@ from gnats.core.routing.delivery cimport (
     deliver_local,
     note_shown,
 )
-from gnats.core.routing.origins cimport is_link, may_go_over, message_origin, routed_origin, same_cluster
+from gnats.core.routing.origins cimport (
+    gateway_rank,
+    is_link,
+    may_go_over,
+    message_origin,
+    routed_origin,
+    same_cluster,
+)
 from gnats.core.routing.remote cimport deliver_remote
 from gnats.core.routing.targets cimport (
     IMPORTED_ROOM,
@@ -171,7 +178,7 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
             if s.flags == SUB_SHADOW:
                 received |= deliver_shadow(m, s, &frames)
                 continue
-            if s.flags == SUB_SERVICE and m.remote != NULL and (<Subscriber> m.origin).kind == ROUTER:
+            if s.flags == SUB_SERVICE and m.remote != NULL and (<Subscriber> m.origin).kind != LEAF:
                 continue   # the requester's server has imported the service for it
             addi64_seq(&s.nm, 1)
             received |= call_native(m, s)
@@ -221,8 +228,8 @@ cdef Subscription *deliver_to_linked_group(
 ) noexcept nogil:
     """Deliver to one member of a queue group that has members at other servers.
 
-    All members of the cluster are drawn alike; those behind leaf nodes come second. What comes over a route, or from a
-    hub, goes to no other member of the cluster than one here.
+    All members of the cluster are drawn alike; those behind leaf nodes come second, those in other clusters last. What
+    comes over a route, or from a hub, goes to no other member of the cluster than one here.
     """
     cdef Subscription *s
     cdef uint32_t i, start
@@ -240,12 +247,31 @@ cdef Subscription *deliver_to_linked_group(
             s = group.subs[(start + i) % group.near]
             if targets_add(targets, m, s) if is_link(s) else deliver_to_member(m, s, frames, last, r):
                 return s
-    return add_behind_leaves(m, group, targets)
+    s = add_behind_leaves(m, group, targets)
+    if s == NULL and group.own != group.n:
+        s = nearest_gateway(m, group)
+        if s != NULL and not targets_add(targets, m, s):
+            return NULL
+    return s
+
+
+cdef Subscription *nearest_gateway(const Message *m, const QueueGroup *group) noexcept nogil:
+    """Return a member in the nearest other cluster, for what nobody in this one takes. NULL: none may take it."""
+    cdef Subscription *s
+    cdef Subscription *nearest = NULL
+    cdef uint32_t i
+    for i in range(group.own, group.n):
+        s = group.subs[i]
+        if not may_go_over(m, s) or load8(&s.closed) or load8(&(<Subscriber> s.client).closing):
+            continue
+        if nearest == NULL or gateway_rank(s) < gateway_rank(nearest):
+            nearest = s
+    return nearest
 
 
 cdef Subscription *add_behind_leaves(const Message *m, const QueueGroup *group, Targets *targets) noexcept nogil:
     """Send to a member behind a leaf node, of this server or another one. NULL: none takes the message."""
-    cdef uint32_t i, n = group.n - group.near
+    cdef uint32_t i, n = group.own - group.near
     cdef uint32_t start = poller_random(m.ps) % n if n > 1 else 0
     cdef Subscription *s
     cdef Subscription *refused = NULL
@@ -272,9 +298,9 @@ cdef Subscription *link_for_routed(const Message *m, const QueueGroup *group) no
     cdef uint32_t i = group.local, leaves = 0
     cdef Subscription *s
     cdef Subscription *chosen = NULL
-    while i < group.n:
+    while i < group.own:
         s = group.subs[i]
-        while i < group.n and group.subs[i] == s:   # it stands there as often as it weighed
+        while i < group.own and group.subs[i] == s:   # it stands there as often as it weighed
             i += 1
         if s.kind != LEAF:
             if chosen == NULL:

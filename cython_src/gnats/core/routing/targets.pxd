@@ -1,7 +1,8 @@
 """The links that one message goes to: each of them once, with the queue groups that it has to deliver to.
 
-Links to other servers are connections whose subscriptions speak for many clients. Routing
-collects them, and sends to them after all clients (addSubToRouteTargets and msgHeaderForRouteOrLeaf in client.go).
+Links to other servers are connections whose subscriptions speak for many clients. Routing collects them, and sends to
+them after all clients: first to routes and leaf nodes, then to gateways, the nearest cluster first
+(addSubToRouteTargets and msgHeaderForRouteOrLeaf in client.go, sendMsgToGateways in gateway.go).
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
@@ -21,10 +22,12 @@ cdef struct Target:
     void *link             # borrowed core.accounts.subscriber.Subscriber
     Subscription *sub      # the first of its subscriptions that was added: its account is the message's
     uint32_t groups        # how many of Targets.groups are its
+    uint32_t turn          # targets are served in this order: 0, or a gateway's rank + 1
 
 
 cdef struct Targets:
     size_t n, cap
+    size_t gateways        # how many are gateways
     Target *at
     Target few[FEW_TARGETS]
     # subscriptions of links that were chosen in their queue groups, in the order of the groups

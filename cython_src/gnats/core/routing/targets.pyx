@@ -21,9 +21,10 @@ from gnats.core.routing.delivery cimport (
     EGRESS_ONLY_NO_SUPPORT,
     deliver_local,
 )
+from gnats.core.routing.origins cimport gateway_rank
 from gnats.core.routing.remote cimport deliver_remote
 from gnats.core.routing.tracing cimport set_trace_hop
-from gnats.core.runtime.kinds cimport LEAF, ROUTER
+from gnats.core.runtime.kinds cimport GATEWAY, LEAF
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport SUB_SHADOW, Subscription, sub_queue
 from gnats.includes.arrays cimport array_grow
@@ -47,7 +48,7 @@ cdef bint targets_add(Targets *t, const Message *m, Subscription *s) noexcept no
         t.cap = FEW_TARGETS
         t.groups = t.few_groups
         t.groups_cap = FEW_TARGETS
-        t.ngroups = 0
+        t.ngroups = t.gateways = 0
     if s.queue_len:
         if t.ngroups == t.groups_cap and not more_room(
                 <void **> &t.groups, t.few_groups, &t.groups_cap, sizeof(Subscription *)):
@@ -68,6 +69,10 @@ cdef bint targets_add(Targets *t, const Message *m, Subscription *s) noexcept no
     target.link = s.client
     target.sub = s
     target.groups = s.queue_len != 0
+    target.turn = 0
+    if s.kind == GATEWAY:
+        target.turn = gateway_rank(s) + 1
+        t.gateways += 1
     return True
 
 
@@ -91,9 +96,24 @@ cdef bint more_room(void **array, const void *few, size_t *cap, size_t size) noe
     return True
 
 
+cdef void sort_by_turn(Targets *t) noexcept nogil:
+    """Put gateways behind the others; those that have the same turn stay in order."""
+    cdef Target moved
+    cdef size_t i, k
+    for i in range(1, t.n):
+        moved = t.at[i]
+        k = i
+        while k and t.at[k - 1].turn > moved.turn:
+            t.at[k] = t.at[k - 1]
+            k -= 1
+        t.at[k] = moved
+
+
 cdef uint64_t targets_send(Targets *t, const Message *m, Frames *frames) noexcept nogil:
     cdef uint64_t sent = 0
     cdef size_t i
+    if unlikely(t.gateways != 0):
+        sort_by_turn(t)
     for i in range(t.n):
         addi64_seq(&t.at[i].sub.nm, 1)
         if unlikely(m.trace != NULL):
@@ -166,7 +186,7 @@ cdef bint send_to(
 
 cdef size_t part_room(const Targets *t, const Target *target, const Message *m, const Slice *subject) noexcept nogil:
     cdef size_t i, n = strlen(b"LMSG ") + subject.n + strlen(b" ") + m.reply.n + strlen(b" + @ 0") + m.shown.n
-    if target.sub.kind == ROUTER:
+    if target.sub.kind != LEAF:
         n += (<Account> sub_account(target.sub)).name.n + (<Subscriber> m.origin).cluster.n + strlen(b"  ")
     if target.groups:
         for i in range(t.ngroups):
@@ -183,7 +203,7 @@ cdef char *put_part(
     cdef bint on_behalf = False
     cdef Slice name
     cdef size_t i
-    if target.sub.kind == ROUTER:
+    if target.sub.kind != LEAF:
         on_behalf = names_origin(<Subscriber> target.link, <Subscriber> m.origin)
         p = put_text(p, b"LMSG " if on_behalf else (b"HMSG " if header else b"RMSG "))
         if on_behalf:

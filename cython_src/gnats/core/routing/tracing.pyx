@@ -15,7 +15,7 @@ from gnats.core.messages.reserved cimport is_gateway_reply, is_raft_subject
 from gnats.core.net.log_records cimport LOG_PUBLISH_VIOLATION, LOG_TRACE_BAD_DESTINATION, LOG_TRACE_ORIGIN
 from gnats.core.net.pollstate cimport hand_over_first, poller_random
 from gnats.core.runtime.inbox cimport EV_MSG_TRACE
-from gnats.core.runtime.kinds cimport CLIENT, LEAF, ROUTER
+from gnats.core.runtime.kinds cimport CLIENT, GATEWAY, LEAF, ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.subject cimport is_valid_publish_subject
 from gnats.includes.text cimport goes_on_from_text, is_text, put, put_text, starts_with_text
@@ -52,7 +52,7 @@ cdef bint may_be_traced(Subscriber publisher, const Message *m) noexcept nogil:
     cdef const char *p = m.data + strlen(VERSION_TEXT)
     cdef const char *end = m.data + m.hdr
     cdef bint external
-    if publisher.kind not in (CLIENT, ROUTER, LEAF) or m.hdr <= strlen(VERSION_TEXT) + strlen(DEST):
+    if publisher.kind not in (CLIENT, ROUTER, GATEWAY, LEAF) or m.hdr <= strlen(VERSION_TEXT) + strlen(DEST):
         return False
     external = account_trace_dest(<Account> m.account) != NULL
     while <size_t> (end - p) > strlen(PARENT):

@@ -42,12 +42,13 @@ cdef tuple sub_row(const Subscription *s)
 
 
 cdef struct QueueGroup:
-    # Members: first those that are no links', then those at other servers of the cluster, then those behind leaf nodes;
-    # of links each stands there `qw` times.
+    # Members: first those that are no links', then those at other servers of the cluster, then those behind leaf nodes,
+    # then those in other clusters; of links each stands there `qw` times.
     Subscription **subs
     uint32_t n
     uint32_t local       # how many are no links'
     uint32_t near        # these, and those at other servers of the cluster
+    uint32_t own         # these, and those behind leaf nodes
 
 
 cdef struct MatchResult:

@@ -7,9 +7,9 @@ from libc.string cimport memcmp, memcpy, memset
 from gnats.core.subjects.rows cimport Rows, copy_node, rows_add, rows_list
 from gnats.core.subjects.subject cimport is_token, subjects_collide
 from gnats.core.subjects.trie cimport (
-    ARRIVE, FWC, GROUP, LITERAL, PWC, Walk, bucket_at, edge_add, edge_find, edge_remove, has_empty_token,
-    is_weighted, next_group, node_add_sub, node_drop_sub, node_free, node_interest, node_is_empty, node_new, node_subs,
-    speaks_for_leaf, sub_weight, table_grow, walk_next, weigh,
+    ARRIVE, FWC, GROUP, KIND_GATEWAY, LITERAL, PWC, Walk, bucket_at, edge_add, edge_find, edge_remove,
+    has_empty_token, is_weighted, next_group, node_add_sub, node_drop_sub, node_free, node_interest, node_is_empty,
+    node_new, node_subs, speaks_for_leaf, sub_weight, table_grow, walk_next, weigh,
 )
 from gnats.includes.atomics cimport add64, load64, loadi64, store64, store64_release
 from gnats.includes.pthread cimport (
@@ -127,19 +127,34 @@ cdef void append_local(QueueGroup *to, Node *group) noexcept nogil:
             if not is_weighted(subs[i]):
                 to.subs[to.n] = subs[i]
                 to.n += 1
-    to.local = to.near = to.n
+    to.local = to.near = to.own = to.n
 
 
-cdef void append_links(QueueGroup *to, Node *group, bint behind_leaves) noexcept nogil:
+# Where the members are that links subscribe for.
+cdef enum Distance:
+    NEAR              # at another server of the cluster
+    BEHIND_LEAVES
+    ELSEWHERE         # in another cluster
+
+
+cdef inline Distance distance_of(const Subscription *s) noexcept nogil:
+    if s.kind == KIND_GATEWAY:
+        return ELSEWHERE
+    return BEHIND_LEAVES if speaks_for_leaf(s) else NEAR
+
+
+cdef void append_links(QueueGroup *to, Node *group, Distance distance) noexcept nogil:
     cdef Subscription **subs = node_subs(group)
     cdef uint32_t i, _times
     for i in range(group.nsubs):
-        if is_weighted(subs[i]) and speaks_for_leaf(subs[i]) == behind_leaves:
+        if is_weighted(subs[i]) and distance_of(subs[i]) == distance:
             for _times in range(sub_weight(subs[i])):
                 to.subs[to.n] = subs[i]
                 to.n += 1
-    if not behind_leaves:
-        to.near = to.n
+    if distance == NEAR:
+        to.near = to.own = to.n
+    elif distance == BEHIND_LEAVES:
+        to.own = to.n
 
 
 cdef inline bint same_name(const GroupRef *a, const GroupRef *b) noexcept nogil:
@@ -192,6 +207,13 @@ cdef MatchResult *result_new(size_t npsubs, size_t nqgroups, size_t members) noe
     return r
 
 
+cdef void append_all_links(MatchResult *r, const GroupRef *refs, size_t ngroups, Distance distance) noexcept nogil:
+    cdef size_t i
+    for i in range(ngroups):
+        if refs[i].group.nchildren:
+            append_links(&r.qgroups[refs[refs[i].first].slot], refs[i].group, distance)
+
+
 cdef MatchResult *result_of(const NodeList *found) noexcept nogil:
     """Return the subscriptions of these nodes, with groups of the same name merged. NULL when out of memory."""
     cdef GroupRef few_refs[FEW]
@@ -202,6 +224,7 @@ cdef MatchResult *result_of(const NodeList *found) noexcept nogil:
     cdef size_t i, npsubs = 0, ngroups = 0, names = 0, members = 0
     cdef Node *node
     cdef Subscription **free_space
+    cdef bint linked = False
     cdef MatchResult *r
 
     for i in range(found.n):
@@ -238,12 +261,11 @@ cdef MatchResult *result_of(const NodeList *found) noexcept nogil:
                 r.nqgroups += 1
                 free_space += refs[i].members
             append_local(&r.qgroups[refs[refs[i].first].slot], refs[i].group)
-        for i in range(ngroups):
-            if refs[i].group.nchildren:
-                append_links(&r.qgroups[refs[refs[i].first].slot], refs[i].group, False)
-        for i in range(ngroups):
-            if refs[i].group.nchildren:
-                append_links(&r.qgroups[refs[refs[i].first].slot], refs[i].group, True)
+            linked = linked or refs[i].group.nchildren != 0
+        if linked:
+            append_all_links(r, refs, ngroups, NEAR)
+            append_all_links(r, refs, ngroups, BEHIND_LEAVES)
+            append_all_links(r, refs, ngroups, ELSEWHERE)
     if refs != few_refs:
         free(refs)
     return r

@@ -21,7 +21,7 @@ cdef enum:
     GROUP    # a queue group of its parent's subject
 
 cdef enum:
-    KIND_ROUTER = 1   # kinds of connection; queue subscriptions of routes and leaf nodes have a weight, `qw`
+    KIND_ROUTER = 1   # kinds of connection, of links; their queue subscriptions have a weight, `qw`
     KIND_GATEWAY = 2
     KIND_LEAF = 4
 
@@ -53,7 +53,7 @@ cdef struct Subscription:
     uint32_t subject_len
     uint32_t queue_len   # 0: it is in no queue group
     uint32_t sid_len
-    # weight of a remote queue subscription (routes and leaf nodes), 0 counts as 1; while it is in a trie, only
+    # weight of a remote queue subscription, 0 counts as 1; while it is in a trie, only
     # Sublist.update_remote_qsub may change it
     uint32_t qw
     uint8_t kind         # kind of the subscriber's connection (CLIENT, ROUTER, ...)
@@ -148,9 +148,13 @@ cdef inline bint node_is_empty(const Node *node) noexcept nogil:
         node.nchildren == 0 and node.below.groups == NULL and node.pwc == NULL and node.fwc == NULL))
 
 
+cdef inline bint is_remote(const Subscription *s) noexcept nogil:
+    return s.kind == KIND_ROUTER or s.kind == KIND_GATEWAY or s.kind == KIND_LEAF
+
+
 cdef inline bint is_weighted(const Subscription *s) noexcept nogil:
     """Return whether a queue subscription may stand for several members."""
-    return s.kind == KIND_ROUTER or s.kind == KIND_LEAF
+    return is_remote(s)
 
 
 cdef inline bint speaks_for_leaf(const Subscription *s) noexcept nogil:
@@ -162,10 +166,6 @@ cdef inline bint speaks_for_leaf(const Subscription *s) noexcept nogil:
 
 cdef inline uint32_t sub_weight(const Subscription *s) noexcept nogil:
     return s.qw if is_weighted(s) and s.qw > 1 else 1
-
-
-cdef inline bint is_remote(const Subscription *s) noexcept nogil:
-    return s.kind == KIND_ROUTER or s.kind == KIND_GATEWAY or s.kind == KIND_LEAF
 
 
 cdef inline void node_interest(const Node *node, Interest *interest) noexcept nogil:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.audience import Interest, Key, Place, apply, told_of
-from support.dataplane import DataPlane, Peer, permissions
+from support.dataplane import COMMAND, DataPlane, Peer, permissions
 from support.process import SANITIZED
 
 from gnats.core.accounts.account import Account
 from gnats.core.links.leaf_session import LeafSession
 from gnats.core.routing.services import ExportedService, ImportedService
-from gnats.core.runtime.kinds import LEAF, ROUTER
+from gnats.core.runtime.kinds import GATEWAY, LEAF, ROUTER
 from gnats.options.values.auth import Permissions, SubjectPermission
 
 pytestmark = pytest.mark.timeout(300)
@@ -182,6 +182,54 @@ class RouteActor(Actor):
         apply(self.told, line)
 
 
+@dataclass(eq=False)
+class InboundActor(Actor):
+    """A server of another cluster that sends messages, and is told of interest."""
+
+    begun: set[bytes] = field(default_factory=set)
+    """The INFO commands that have come about the account."""
+
+    def open(self, plane: DataPlane, account: Account) -> Peer:
+        self.begun.clear()
+        return plane.inbound(self.poller)
+
+    def subscribe(self, origin: bytes, key: Key, weight: int) -> None:
+        """Do nothing: the connection would end."""
+
+    def unsubscribe(self, origin: bytes, key: Key) -> None:
+        """Do nothing, as well."""
+
+    def expected(self, world: World) -> Interest:
+        assert self.begun == {b"2", b"3"}
+        return told_of(self.place, world.interest())
+
+    def read(self, line: bytes) -> None:
+        if line.startswith(COMMAND):
+            if line[len(COMMAND) + 1 :] == b',"gateway_cmd_payload":"QQ=="}':
+                self.begun.add(line[len(COMMAND) :][:1])
+            return
+        assert b"2" in self.begun, line
+        apply(self.told, line)
+
+
+@dataclass(eq=False)
+class OutboundActor(Actor):
+    """A server of another cluster that is sent messages, and tells of interest."""
+
+    def open(self, plane: DataPlane, account: Account) -> Peer:
+        return plane.outbound(self.poller)
+
+    def subscribe(self, origin: bytes, key: Key, weight: int) -> None:
+        assert self.peer is not None
+        self.peer.send(b"RS+ A %b\r\n" % b" ".join((*key, b"1") if key[1] else key[:1]))
+        self.interest[b"", key] = 1
+
+    def unsubscribe(self, origin: bytes, key: Key) -> None:
+        assert self.peer is not None
+        self.peer.send(b"RS- A %b\r\n" % b" ".join(filter(None, key)))
+        self.interest.pop((b"", key), None)
+
+
 class World:
     """A data plane whose connections come and go."""
 
@@ -275,6 +323,8 @@ KINDS = st.one_of(
     st.just(ClientActor),
     st.builds(partial, st.just(LeafActor), place=LEAVES),
     st.builds(partial, st.just(RouteActor), place=ROUTES),
+    st.just(partial(InboundActor, place=Place(GATEWAY))),
+    st.just(partial(OutboundActor, place=Place(GATEWAY))),
 )
 PLACED = st.tuples(KINDS, st.integers(0, 1))
 """A kind of connection, and its poller."""
