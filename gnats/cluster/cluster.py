@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from gnats.accounts.account import TRAFFIC
 from gnats.cluster.client_urls import ClientURLs, own_urls
 from gnats.cluster.compression import negotiates
+from gnats.cluster.connections import MAX_PENDING_FACTOR, Connections
 from gnats.cluster.gossip import forward_new_route, implicit_targets
 from gnats.cluster.handshake import Handshake, Spawn, delays_info
 from gnats.cluster.info import OwnInfo, PeerInfo
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
     from gnats.cluster.reload import ClusterReload
     from gnats.core.links.route_session import RouteSession
-    from gnats.core.poller import Poller
     from gnats.core.runtime.state import ServerState
     from gnats.log.logger import Logger
     from gnats.nkeys.identity import Identity
@@ -46,12 +45,7 @@ if TYPE_CHECKING:
 INSECURE = (
     "TLS certificate chain and hostname of solicited routes will not be verified. DO NOT USE IN PRODUCTION!"
 )
-MAX_PENDING_FACTOR = 4
-"""Times max_pending that may be queued for a route: nats-server has no limit there."""
-
-_STALE = ClosedState.STALE_CONNECTION
 _TLS_FAILED = ClosedState.TLS_HANDSHAKE_ERROR
-_SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +67,7 @@ class Hooks:
     leaf_url_removed: Callable[[str], object] = len
 
 
-class Cluster:
+class Cluster(Connections[Route]):
     """The routes of a server. `options` returns its current options; `session` makes sessions of sockets."""
 
     def __init__(
@@ -89,10 +83,10 @@ class Cluster:
         options: "Callable[[], Options]",
         spawn: Spawn,
     ) -> None:
+        super().__init__(log)
         self._own_id = identity.id
         self._accounts = accounts
         self._state = state
-        self._log = log
         self._hooks = hooks
         self._make_session = session
         self.tls = tls
@@ -126,21 +120,10 @@ class Cluster:
         )
         self.health = LinkHealth("route", log, lambda: self.routes, self._configured)
         self.pinning = Pinning(self.routes, log, has_account=self.has_account)
-        self.open: dict[int, Route] = {}
-        """All connections by id, also those that are not registered (yet)."""
-        self.watchers: set[Callable[[], object]] = set()
-        """Called when a connection was registered, forgotten or closed, and when a mark has come."""
         self._remote_urls: dict[str, list[str]] = {}
         """The client URLs of remote servers, by id."""
         self._leaf_urls: dict[str, str] = {}
         """Their addresses for leaf nodes."""
-        self._pollers: Iterator[Poller] | None = None
-        self._listener: AcceptLoop | None = None
-        self._ended = dict.fromkeys(TRAFFIC, 0)
-        """The traffic of routes that are closed."""
-        self._closed_as_slow = 0
-        self.stale = 0
-        """Routes that were closed because they did not answer PINGs."""
 
     def __contains__(self, cid: object) -> bool:
         """Whether an open connection of this id is one to a server that has joined."""
@@ -148,28 +131,9 @@ class Cluster:
         return route is not None and route.joined
 
     @property
-    def connected(self) -> bool:
-        """Whether there are connections, registered or not."""
-        return bool(self.open)
-
-    @property
     def port(self) -> int:
         """The port that it listens on; when the options ask for a free one, the one that the kernel chose."""
         return self.info.port or self._options().cluster.port
-
-    def traffic(self) -> dict[str, int]:
-        """Return the messages and bytes (TRAFFIC) of all routes since the start."""
-        total = dict(self._ended)
-        for route in self.open.values():
-            counters = route.session.snapshot() if route.session else {}
-            for name in TRAFFIC:
-                total[name] += counters.get(name, 0)
-        return total
-
-    @property
-    def slow(self) -> int:
-        """How often a route did not read fast enough, whether it was closed or kept."""
-        return self._closed_as_slow + self.traffic()["slow"]
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -204,21 +168,6 @@ class Cluster:
     def _warn_of_insecure_tls(self) -> None:
         if self.tls and self.tls.insecure:
             self._log.warn(INSECURE)
-
-    def stop_accepting(self) -> None:
-        """Close the port, and dial nobody any more; established connections stay. Idempotent."""
-        self._pollers = None
-        if self._listener:
-            self._listener.close()
-
-    def close(self) -> None:
-        """Close all connections: the server shuts down."""
-        for route in list(self.open.values()):
-            route.close(self._log, ClosedState.SERVER_SHUTDOWN)
-
-    def connections(self) -> list[Connection]:
-        """Return the data plane's sides of all connections."""
-        return [route.session for route in self.open.values() if route.session]
 
     def lame_duck(self) -> None:
         """Tell the other servers not to send clients here, and tell clients the others only."""
@@ -281,26 +230,23 @@ class Cluster:
             (EV_PONG, self._on_pong),
         ):
             events.on(event, handler, (ROUTER,))
-        Reporting(self._log, self._route).serve(events, (ROUTER,))
-
-    def _route(self, source: Connection | None) -> Route | None:
-        return self.open.get(source.cid) if isinstance(source, Connection) else None
+        Reporting(self._log, self._find).serve(events, (ROUTER,))
 
     def _on_begun(self, source: Connection | None, a: int, b: int, data: object) -> None:
-        route, log = self._route(source), self._log
+        route, log = self._find(source), self._log
         if route:
             if route.solicited:
                 log.debug(f"{route} - Route connect msg sent")
             log.notice(f"{route} - Route connection created")
 
     def _on_connect(self, source: Connection | None, a: int, b: int, data: object) -> bool:
-        return answer_punt(self._route(source), data, self._handshake.process_connect, self._log)
+        return answer_punt(self._find(source), data, self._handshake.process_connect, self._log)
 
     def _on_info(self, source: Connection | None, a: int, b: int, data: object) -> bool:
-        return answer_punt(self._route(source), data, self._handshake.process_info, self._log)
+        return answer_punt(self._find(source), data, self._handshake.process_info, self._log)
 
     def _on_pong(self, source: Connection | None, a: int, b: int, data: object) -> None:
-        route = self._route(source)
+        route = self._find(source)
         if route is None:
             return
         route.follow_rtt(self._options().cluster.compression)
@@ -309,7 +255,7 @@ class Cluster:
             self._solicitor.dial(target)
 
     def _on_closed(self, source: Connection | None, reason: int, num_subs: int, data: object) -> None:
-        route = self._route(source)
+        route = self._find(source)
         if route is None:
             return
         del self.open[route.cid]
@@ -317,14 +263,11 @@ class Cluster:
         route.tell_left_out(self._log)
         if route.session:
             final = route.session.snapshot()
-            for name in TRAFFIC:
-                self._ended[name] += final.get(name, 0)
+            self._count_end(final, reason)
             if reason == _TLS_FAILED and route.url:
                 self._tls_failed(route.session, route.url)
             self.health.closed(route, final, reason)
         route.session = None
-        self.stale += reason == _STALE
-        self._closed_as_slow += reason in _SLOW
         remote = f" - Remote: {route.remote_name}" if route.remote_name else ""
         self._log.notice(f"{route} - Router connection closed: {ClosedState(reason)}{remote}")
         self._note_attempt(route, reason)
@@ -476,11 +419,6 @@ class Cluster:
 
         return ClusterReload(self, old, new, self._log, self._hooks.renamed)
 
-    @property
-    def running(self) -> bool:
-        """Whether new connections are made."""
-        return self._pollers is not None
-
     def hide_urls(self, *, hidden: bool) -> None:
         """Tell clients no URLs, or tell them again."""
         self._show(changed=self.urls.hide(hidden=hidden))
@@ -498,7 +436,3 @@ class Cluster:
     def _show(self, *, changed: bool) -> None:
         if changed:
             self._hooks.urls_changed()
-
-    def _tell_watchers(self) -> None:
-        for watcher in list(self.watchers):
-            watcher()

@@ -4,9 +4,10 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.auth.connect import remove_secrets_from_trace
-from gnats.auth.passwords import TooManyWaitError, check_password, check_password_async, is_bcrypt
+from gnats.cluster.certificates import Wanted
 from gnats.cluster.compression import UnknownModeError, choose_mode, negotiates
 from gnats.cluster.info import TRACES_PROTO, OwnInfo, PeerConnect, PeerInfo
+from gnats.cluster.login import Login
 from gnats.cluster.name import ClusterName
 from gnats.cluster.route import Route
 from gnats.cluster.routes import Added, Duplicate, Refused, Routes
@@ -70,6 +71,7 @@ class Handshake:
         self._log = log
         self._options = options
         self._spawn = spawn
+        self._login = Login(log, lambda: wanted(options().cluster))
 
     # -- CONNECT ---------------------------------------------------------------------------------------------
 
@@ -82,71 +84,32 @@ class Handshake:
         try:
             route.connect = PeerConnect.read(arg)
         except JSONError as exc:
-            self._malformed(route, exc)
+            route.malformed(self._log, exc)
             return
-        good = self._has_login(route)
+        good = self._login.check(route)
         if good is None:
             self._spawn(self._check_hash(route, arg))
         else:
             self._authenticated(route, arg, good)
 
-    def _has_login(self, route: Route) -> bool | None:
-        """Return whether the peer has the user and the password; None: that takes _compare_hash()."""
-        cluster = self._options().cluster
-        if cluster.tls and (cluster.tls.verify_and_map or cluster.tls.check_known_urls):
-            return self._has_good_certificate(route, cluster)
-        if not cluster.username:
-            return True
-        if cluster.username != route.connect.user:
-            return False
-        if is_bcrypt(cluster.password):
-            return None
-        return check_password(cluster.password, route.connect.password)
-
-    def _has_good_certificate(self, route: Route, cluster: ClusterOptions) -> bool:
-        from gnats.cluster.certificates import check_certificate
-
-        good, why = check_certificate(route.peer_certificate(), cluster)
-        self._log.debug(f"{route} - {why}")
-        return good
-
-    async def _compare_hash(self, route: Route) -> bool:
-        try:
-            return await check_password_async(
-                self._options().cluster.password, route.connect.password, route.host
-            )
-        except TooManyWaitError as exc:
-            self._log.debug(f"{route} - {exc}")
-            return False
-
     async def _check_hash(self, route: Route, arg: bytes) -> None:
-        stored, good = "", False
-        while stored != (stored := self._options().cluster.password):  # a reload may change it meanwhile
-            good = await self._compare_hash(route)
-        self._authenticated(route, arg, good)
+        self._authenticated(route, arg, await self._login.check_hash(route))
 
     async def check_again(self, route: Route) -> None:
         """Close a route whose peer has not the user and the password of the options, which have changed."""
-        good = self._has_login(route)
+        good = self._login.check(route)
         if good is None:
-            good = await self._compare_hash(route)
+            good = await self._login.check_hash(route)
         if not good:
             route.no_reconnect = True
-            self._violation(route)
-
-    def _violation(self, route: Route) -> None:
-        if route.session is None or route.leaving:
-            return
-        user = route.auth_user()
-        self._log.error(f"{route} - authentication error" + (f" - {user}" if user else ""))
-        route.close(self._log, ClosedState.AUTHENTICATION_VIOLATION, "Authorization Violation")
+            route.violation(self._log)
 
     def _authenticated(self, route: Route, arg: bytes, good: bool) -> None:
         connect, log = route.connect, self._log
         if route.session is None or route.leaving:  # gone while its password was checked
             return
         if not good or connect.account or connect.new_account:
-            self._violation(route)
+            route.violation(self._log)
             return
         route.connected = True
         if connect.lang:  # a client
@@ -157,7 +120,7 @@ class Handshake:
         try:
             connect.read_cluster(arg)
         except JSONError as exc:
-            self._malformed(route, exc)
+            route.malformed(self._log, exc)
             return
         if connect.gateway:
             gateway = f"Rejecting connection from gateway {quote(connect.gateway)} on the Route port"
@@ -179,12 +142,7 @@ class Handshake:
 
     def _reject(self, route: Route, reason: ClosedState, error: str, why: str) -> None:
         self._log.error(f"{route} - {error}")
-        route.close(self._log, reason, error)
-        self._log.error(f"{route} - {why}")
-
-    def _malformed(self, route: Route, exc: JSONError) -> None:
-        self._log.error(f"{route} - {exc}")
-        route.close(self._log, ClosedState.PROTOCOL_VIOLATION)
+        route.reject(self._log, reason, error, why)
 
     # -- INFO ------------------------------------------------------------------------------------------------
 
@@ -196,7 +154,7 @@ class Handshake:
         try:
             info = PeerInfo.read(arg)
         except JSONError as exc:
-            self._malformed(route, exc)
+            route.malformed(self._log, exc)
             return
         if info.server_id == self._own_id:
             route.to_self = True
@@ -315,6 +273,11 @@ class Handshake:
             permissions=compiled_permissions(opts),
             measure=route.dial_next is not None,
         )
+
+
+def wanted(cluster: ClusterOptions) -> Wanted:
+    """Return what a cluster asks of servers that connect."""
+    return Wanted(cluster.username, cluster.password, cluster.tls, cluster.routes)
 
 
 def delays_info(account: str, opts: Options) -> bool:

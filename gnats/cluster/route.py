@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from gnats.clock import time_ns
 from gnats.cluster.compression import level_for, negotiates
-from gnats.cluster.info import GOSSIP_DEFAULT, PeerConnect, PeerInfo
-from gnats.connection.closed_state import ClosedState
-from gnats.go.text import SECOND, join_host_port, quote
+from gnats.cluster.info import GOSSIP_DEFAULT
+from gnats.cluster.link_connection import LinkConnection
+from gnats.go.text import SECOND, join_host_port
 from gnats.go.url import URL
 from gnats.options.values.cluster import (
     MAX_PING_INTERVAL,
@@ -17,11 +17,9 @@ from gnats.options.values.cluster import (
     S2_UNCOMPRESSED,
     Compression,
 )
-from gnats.runtime.reported import ReportedConnection
 
 if TYPE_CHECKING:
     from gnats.core.links.route_session import RouteSession
-    from gnats.log.logger import Logger
     from gnats.options.options import Options
 
 
@@ -46,7 +44,7 @@ def ping_limits(opts: "Options") -> dict[str, Any]:
     }
 
 
-class Route(ReportedConnection):
+class Route(LinkConnection["RouteSession"]):
     """A connection to another server of the cluster. `target` is None for one that was accepted.
 
     `index`, `no_pool` and `registered` change with the table (routes.py) only.
@@ -54,44 +52,27 @@ class Route(ReportedConnection):
 
     __slots__ = (
         "account",
-        "cid",
         "compression",
-        "connect",
-        "connected",
         "dial_next",
         "explicit",
         "gossip_mode",
-        "host",
         "index",
         "joined",
         "mark",
         "negotiated",
         "no_pool",
-        "no_reconnect",
-        "peer",
-        "port",
         "registered",
-        "remote_id",
         "retry",
-        "session",
         "solicited",
-        "start",
         "to_self",
-        "url",
     )
 
     def __init__(self, session: "RouteSession", host: str, port: int, target: Target | None = None) -> None:
-        super().__init__()
-        self.session: RouteSession | None = session
-        self.cid = session.cid
-        self.host = host
-        self.port = port
-        self.start = time_ns()
+        super().__init__(session, host, port, target.url if target else None)
         self.solicited = target is not None
         """This server has dialled it, or has dialled another connection that it replaces."""
         self.explicit = target is not None and target.explicit
-        self.url = target.url if target else None
-        """What to dial when it is lost; of an accepted route, known from the peer's INFO."""
+        # `url` is what to dial when it is lost; of an accepted route, known from the peer's INFO
         self.account = target.account if target else ""
         """The account that it is for alone; empty: it is one of the pool."""
         self.gossip_mode = target.gossip_mode if target else GOSSIP_DEFAULT
@@ -99,12 +80,6 @@ class Route(ReportedConnection):
         """How this server compresses what it sends."""
         self.negotiated = False
         """The servers have agreed whether to compress, or need not."""
-        self.connect = PeerConnect()
-        self.connected = False
-        """True once a CONNECT was accepted."""
-        self.peer: PeerInfo | None = None
-        """The peer's first INFO."""
-        self.remote_id = ""
         self.index = -1
         """The place in the pool; -1 while it is not registered, and of a route for one account."""
         self.no_pool = False
@@ -116,7 +91,6 @@ class Route(ReportedConnection):
         """The last mark that has come (gnats.cluster.mesh)."""
         self.retry = False
         """Dial the peer when the connection is lost even if this server has not dialled it."""
-        self.no_reconnect = False
         self.to_self = False
         """The peer is this server itself."""
         self.dial_next: Target | None = None
@@ -125,74 +99,6 @@ class Route(ReportedConnection):
     def __str__(self) -> str:
         """Return the route's name in the log."""
         return f"{join_host_port(self.host, self.port)} - rid:{self.cid}"
-
-    @property
-    def connection(self) -> "RouteSession | None":
-        return self.session
-
-    @property
-    def remote_name(self) -> str:
-        """The peer's server name, empty before its INFO."""
-        return self.peer.server_name if self.peer else ""
-
-    @property
-    def trace_name(self) -> str:
-        """The peer's server name, for traces of messages."""
-        return self.remote_name
-
-    @property
-    def trace_account(self) -> str:
-        """Messages name their account."""
-        return ""
-
-    @property
-    def closing(self) -> bool:
-        """Whether the connection is closed, or will be."""
-        return self.session is None or self.leaving or self.session.closed_reason != 0
-
-    @property
-    def headers(self) -> bool:
-        """Whether the peer takes headers."""
-        return self.peer is not None and self.peer.headers
-
-    def peer_certificate(self) -> bytes | None:
-        """Return the certificate of the peer (DER); None without one, or without TLS."""
-        from gnats.core.tls.tlstransport import tls_info
-
-        info = tls_info(self.session) if self.session else None
-        return info["peer_certs"][0] if info and info["peer_certs"] else None
-
-    def peer_key(self) -> str:
-        """Return the digest of the key of the peer's certificate, as in pinned_certs; empty without one."""
-        if (der := self.peer_certificate()) is None:
-            return ""
-        from gnats.tls.certs import PeerCertificate
-
-        return PeerCertificate.from_der(der).spki_sha256
-
-    def auth_user(self) -> str:
-        """Return the user's name for authentication errors; empty without a user."""
-        return f"User {quote(self.connect.user)}" if self.connect.user else ""
-
-    def rate_limit(self, log: "Logger", level: str, text: str) -> None:
-        """Log a statement about the route, unless the same was logged in the last second."""
-        user = f"user:{self.connect.user}" if self.connected and self.connect.user else ""
-        self.log_limited(log, level, text, user)
-
-    def refuse(self, log: "Logger", reason: ClosedState, error: str) -> None:
-        """Close the connection with an error, which is logged (sendErrAndErr)."""
-        self.rate_limit(log, "ERR", error)
-        self.close(log, reason, error)
-
-    def out_of_memory(self, log: "Logger") -> None:
-        """Close the connection because it cannot be told of a change."""
-        log.error(f"{self} - Out of memory - Closing")
-        self.close(log, ClosedState.READ_ERROR)
-
-    def send(self, line: bytes) -> None:
-        """Send an INFO line to the peer, unless the connection is closed."""
-        if self.session and not self.leaving:
-            self.session.enqueue_proto(line)
 
     def s2_level(self, thresholds: Sequence[float]) -> str:
         """Return the level for the round trip time; before the first PONG, for the time of the handshake."""

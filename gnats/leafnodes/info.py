@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gnats.cluster.info import ROUTE_PROTO, info_line
+from gnats.cluster.told import CountedURLs, told_address
 from gnats.connection.info import INFO_FIELDS
-from gnats.go.hostport import parse_host_port
 from gnats.go.json import Struct, marshal, unmarshal
 from gnats.go.text import join_host_port
 from gnats.options.values.auth import SubjectPermission
-from gnats.runtime.accept import UNSPECIFIED
-from gnats.system.interfaces import interface_addresses
 from gnats.version import JS_API_LEVEL, NATS_VERSION, RUNTIME
 
 if TYPE_CHECKING:
@@ -31,36 +29,13 @@ class OwnInfo:
         self._identity = identity
         self._options = options
         self.port = 0
-        self._urls: dict[str, int] = {}
-
-    @property
-    def urls(self) -> tuple[str, ...]:
+        self.urls = CountedURLs()
         """The addresses of this server and of the others in its cluster that leaf nodes can dial."""
-        return tuple(self._urls)
-
-    def add_url(self, url: str) -> bool:
-        """Count a URL; return whether it is new."""
-        self._urls[url] = count = self._urls.get(url, 0) + 1
-        return count == 1
-
-    def remove_url(self, url: str) -> bool:
-        """Undo an add_url(); return whether the URL has gone."""
-        count = self._urls.get(url, 0)
-        if count > 1:
-            self._urls[url] = count - 1
-        elif count:
-            del self._urls[url]
-        return count == 1
 
     def address(self) -> tuple[str, int]:
         """Return the host and the port that peers are told (setLeafNodeInfoHostPortAndIP)."""
-        leafnodes = self._options().leafnodes
-        if leafnodes.advertise:
-            return parse_host_port(leafnodes.advertise, self.port)
-        host = leafnodes.host
-        if host in UNSPECIFIED:
-            host = next(filter(is_public, interface_addresses()), host)
-        return host, self.port
+        block = self._options().leafnodes
+        return told_address(block.host, self.port, block.advertise)
 
     @property
     def own_url(self) -> str:
@@ -93,7 +68,7 @@ class OwnInfo:
             "domain": opts.jetstream.domain,
             "api_lvl": JS_API_LEVEL,
             "info_on_connect": True,
-            "leafnode_urls": self.urls,
+            "leafnode_urls": tuple(self.urls),
         }
         return info_line(values | changes)
 
@@ -110,13 +85,6 @@ class OwnInfo:
             remote_account=leaf.account.name,
             acc_is_sys=is_system,
         )
-
-
-def is_public(address: str) -> bool:
-    """Return whether other machines may reach an address of this one."""
-    from gnats.cluster.client_urls import is_global_unicast
-
-    return is_global_unicast(address)
 
 
 def _permission(permission: SubjectPermission | None) -> dict[str, list[str]] | None:

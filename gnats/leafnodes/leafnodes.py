@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from gnats.accounts.account import TRAFFIC, Account
+from gnats.accounts.account import Account
 from gnats.auth.authenticator import Authenticator, new_nonce
 from gnats.auth.connect import limits
 from gnats.clock import call_later
 from gnats.cluster.compression import negotiates
+from gnats.cluster.connections import MAX_PENDING_FACTOR, Connections
 from gnats.cluster.info import TRACES_PROTO
 from gnats.cluster.link_health import Configured, LinkHealth
 from gnats.connection.closed_state import ClosedState
@@ -38,7 +39,6 @@ from gnats.runtime.reporting import Reporting
 if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
     from gnats.core.links.leaf_session import LeafSession
-    from gnats.core.poller import Poller
     from gnats.core.runtime.state import ServerState
     from gnats.events.events import Events
     from gnats.log.logger import Logger
@@ -52,17 +52,13 @@ INSECURE = (
     "TLS certificate chain and hostname of solicited leafnodes will not be verified."
     " DO NOT USE IN PRODUCTION!"
 )
-MAX_PENDING_FACTOR = 4
-"""Times max_pending that may be queued for a leaf node: nats-server has no limit there."""
 LOOP_DELAY = 30.0
 """Seconds to the next attempt after a loop; as long after the next two."""
 PERMISSION_DELAY = 30.0
 SAME_CLUSTER_DELAY = 30.0
 MIN_VERSION_DELAY = 5.0
 
-_STALE = ClosedState.STALE_CONNECTION
 _TLS_FAILED = ClosedState.TLS_HANDSHAKE_ERROR
-_SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +80,7 @@ class Hooks:
     """Another server has connected an account, or has sent an INFO since."""
 
 
-class LeafNodes:
+class LeafNodes(Connections[Leaf]):
     """The leaf node connections of a server, in both directions.
 
     `options` returns the server's current options; `session` makes sessions of sockets.
@@ -103,9 +99,9 @@ class LeafNodes:
         options: "Callable[[], Options]",
         spawn: Spawn,
     ) -> None:
+        super().__init__(log)
         self._accounts = accounts
         self._state = state
-        self._log = log
         self._hooks = hooks
         self._make_session = session
         self.tls = tls
@@ -131,42 +127,13 @@ class LeafNodes:
         self.table = LeafTable()
         """The connections that have joined an account."""
         self.health = LinkHealth("leafnode", log, lambda: self.table, self._configured)
-        self.watchers: set[Callable[[], object]] = set()
-        """Called when a connection has joined its account, or is closed, and when a mark has come."""
-        self.open: dict[int, Leaf] = {}
-        """All connections by id, also those that have not joined an account (yet)."""
         self._first: dict[int, PeerInfo] = {}
         """INFOs that were read before the poller had the connection, by id, until it has."""
-        self._pollers: Iterator[Poller] | None = None
-        self._listener: AcceptLoop | None = None
-        self._ended = dict.fromkeys(TRAFFIC, 0)
-        self._closed_as_slow = 0
-        self.stale = 0
-        """Connections that were closed because they did not answer PINGs."""
-
-    @property
-    def connected(self) -> bool:
-        """Whether there are connections, joined or not."""
-        return bool(self.open)
 
     @property
     def port(self) -> int:
         """The port that it listens on; when the options ask for a free one, the one that the kernel chose."""
         return self.info.port or self._options().leafnodes.port
-
-    def traffic(self) -> dict[str, int]:
-        """Return the messages and bytes (TRAFFIC) of all connections since the start."""
-        total = dict(self._ended)
-        for leaf in self.open.values():
-            counters = leaf.snapshot()
-            for name in TRAFFIC:
-                total[name] += counters.get(name, 0)
-        return total
-
-    @property
-    def slow(self) -> int:
-        """How often a peer did not read fast enough, whether it was closed or kept."""
-        return self._closed_as_slow + self.traffic()["slow"]
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -183,7 +150,7 @@ class LeafNodes:
         if block.advertise:
             self._log.notice(f"Advertise address for leafnode is set to {self.info.own_url}")
         if not block.no_advertise:
-            self.info.add_url(self.info.own_url)
+            self.info.urls.add(self.info.own_url)
         if self.tls and self.tls.insecure:
             self._log.warn(INSECURE)
 
@@ -228,21 +195,6 @@ class LeafNodes:
             text = f"uses credentials file {quote(options.credentials)} with restricted permissions"
             log.notice(f"LeafNode Remote for {account} {text}")
 
-    def stop_accepting(self) -> None:
-        """Close the port, and dial nobody any more; established connections stay. Idempotent."""
-        self._pollers = None
-        if self._listener:
-            self._listener.close()
-
-    def close(self) -> None:
-        """Close all connections: the server shuts down."""
-        for leaf in list(self.open.values()):
-            leaf.close(self._log, ClosedState.SERVER_SHUTDOWN)
-
-    def connections(self) -> list[Connection]:
-        """Return the data plane's sides of all connections."""
-        return [leaf.session for leaf in self.open.values() if leaf.session]
-
     def disconnect(self, cid: int) -> None:
         """Close a connection. Raises KeyError for an unknown one."""
         self.open[cid].close(self._log, ClosedState.KICKED)
@@ -251,12 +203,12 @@ class LeafNodes:
 
     def add_url(self, url: str) -> None:
         """Tell leaf nodes of another server of the cluster that they can dial."""
-        if self.info.add_url(url):
+        if self.info.urls.add(url):
             self._tell()
 
     def remove_url(self, url: str) -> None:
         """Undo an add_url(): the other server has gone."""
-        if self._pollers is not None and self.info.remove_url(url):
+        if self._pollers is not None and self.info.urls.remove(url):
             self._tell()
 
     def _tell(self) -> None:
@@ -394,13 +346,10 @@ class LeafNodes:
             (EV_LEAF, self._on_leaf),
         ):
             events.on(event, handler, (LEAF,))
-        Reporting(self._log, self._leaf).serve(events, (LEAF,))
-
-    def _leaf(self, source: Connection | None) -> Leaf | None:
-        return self.open.get(source.cid) if isinstance(source, Connection) else None
+        Reporting(self._log, self._find).serve(events, (LEAF,))
 
     def _on_begun(self, source: Connection | None, a: int, b: int, data: object) -> bool:
-        leaf = self._leaf(source)
+        leaf = self._find(source)
         if leaf is None or (info := self._first.pop(leaf.cid, None)) is None or leaf.closing:
             return False
         try:
@@ -414,13 +363,13 @@ class LeafNodes:
         leaf.close(self._log, ClosedState.READ_ERROR)
 
     def _on_connect(self, source: Connection | None, a: int, b: int, data: object) -> bool:
-        return answer_punt(self._leaf(source), data, self._handshake.process_connect, self._log)
+        return answer_punt(self._find(source), data, self._handshake.process_connect, self._log)
 
     def _on_info(self, source: Connection | None, a: int, b: int, data: object) -> bool:
-        return answer_punt(self._leaf(source), data, self._handshake.process_info, self._log)
+        return answer_punt(self._find(source), data, self._handshake.process_info, self._log)
 
     def _on_pong(self, source: Connection | None, a: int, b: int, data: object) -> None:
-        if leaf := self._leaf(source):
+        if leaf := self._find(source):
             compression = self._options().leafnodes.compression
             leaf.follow_rtt(leaf.remote.options.compression if leaf.remote else compression)
 
@@ -428,7 +377,7 @@ class LeafNodes:
         def answer(leaf: Leaf, text: bytes) -> None:
             self._answer(leaf, what, text.decode("utf-8", "backslashreplace"))
 
-        return answer_punt(self._leaf(source), data, answer, self._log)
+        return answer_punt(self._find(source), data, answer, self._log)
 
     def _answer(self, leaf: Leaf, what: int, text: str) -> None:
         """Answer what a session has found in its peer's interest and messages, or the peer's error."""
@@ -487,7 +436,7 @@ class LeafNodes:
         return duration(round(seconds * 1_000_000_000))
 
     def _on_closed(self, source: Connection | None, reason: int, num_subs: int, data: object) -> None:
-        leaf = self._leaf(source)
+        leaf = self._find(source)
         if leaf is None:
             return
         why = ClosedState(reason)
@@ -499,10 +448,7 @@ class LeafNodes:
             self._tls_failed(leaf.session, leaf.remote)
         leaf.closed(why, num_subs, data if isinstance(data, bytes) else b"")
         self._hooks.closed(leaf)
-        for name in TRAFFIC:
-            self._ended[name] += leaf.final.get(name, 0)
-        self.stale += reason == _STALE
-        self._closed_as_slow += reason in _SLOW
+        self._count_end(leaf.final, reason)
         remote = f" - Remote: {leaf.peer_name}" if leaf.peer_name else ""
         self._log.notice(f"{leaf} - Leafnode connection closed: {why}{remote}")
         if leaf.has_joined:
@@ -513,10 +459,6 @@ class LeafNodes:
         self._tell_watchers()
         if leaf.remote and leaf.remote.valid and self._pollers is not None and not leaf.no_reconnect:
             self._solicitor.dial_again(leaf.remote)
-
-    def _tell_watchers(self) -> None:
-        for watcher in list(self.watchers):
-            watcher()
 
     def _configured(self) -> Iterator[Configured]:
         """Yield the remotes of the configuration that are not disabled."""

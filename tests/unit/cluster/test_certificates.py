@@ -7,9 +7,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from support.certs import Certificates
 
-from gnats.cluster.certificates import check_certificate, is_known
+from gnats.cluster.certificates import Wanted, check_certificate, is_known
 from gnats.go.url import parse_url
-from gnats.options.values.cluster import ClusterOptions
 from gnats.options.values.tls import TLSOptions
 
 pytestmark = pytest.mark.timeout(60)
@@ -46,30 +45,30 @@ USERS = {
 
 @pytest.mark.parametrize("user", USERS)
 def test_the_user_is_a_name(der: bytes, user: str) -> None:
-    good, why = check_certificate(der, ClusterOptions(username=user, tls=MAP))
+    good, why = check_certificate(der, Wanted(user, "", MAP, ()))
     assert (good, why) == (True, f'{USERS[user]} ["{user}"]')
 
 
 @pytest.mark.parametrize("user", ["", "c", "10.0.0.1", "O=o,CN=c"])
 def test_another_user(der: bytes, user: str) -> None:
     """As in nats-server, a subject in another order is another one."""
-    good, why = check_certificate(der, ClusterOptions(username=user, tls=MAP))
+    good, why = check_certificate(der, Wanted(user, "", MAP, ()))
     assert (good, why) == (False, 'User in cert ["CN=c,O=o"], not found')
 
 
 def test_a_host_of_the_routes(der: bytes) -> None:
-    assert check_certificate(der, ClusterOptions(routes=ROUTES, tls=KNOWN))[0]
-    assert not check_certificate(der, ClusterOptions(routes=ROUTES[:1], tls=KNOWN))[0]
-    assert not check_certificate(der, ClusterOptions(routes=ROUTES[:1], username="b", tls=KNOWN))[0]
+    assert check_certificate(der, Wanted("", "", KNOWN, ROUTES))[0]
+    assert not check_certificate(der, Wanted("", "", KNOWN, ROUTES[:1]))[0]
+    assert not check_certificate(der, Wanted("b", "", KNOWN, ROUTES[:1]))[0]
 
 
 def test_no_certificate() -> None:
-    cluster = ClusterOptions(tls=MAP)
-    assert check_certificate(None, cluster) == (
+    wanted = Wanted("", "", MAP, ())
+    assert check_certificate(None, wanted) == (
         False,
         "User required in cert, no peer certificates found",
     )
-    assert check_certificate(b"x", cluster)[1].startswith("User required in cert, which cannot be read")
+    assert check_certificate(b"x", wanted)[1].startswith("User required in cert, which cannot be read")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 from gnats.accounts.accounts import Accounts
 from gnats.cluster import cluster as module
+from gnats.cluster import connections
 from gnats.cluster.cluster import Cluster, Hooks
 from gnats.cluster.route import Route, Target
 from gnats.connection.closed_state import ClosedState
@@ -107,7 +108,7 @@ class Harness:
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(module, "Solicitor", Dialled)
-    monkeypatch.setattr(module, "Connection", Session)
+    monkeypatch.setattr(connections, "Connection", Session)
     yield
 
 
