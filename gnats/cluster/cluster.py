@@ -25,7 +25,7 @@ from gnats.core.runtime.inbox import EV_BEGUN, EV_CLOSED, EV_CONNECT, EV_INFO, E
 from gnats.core.runtime.kinds import ROUTER
 from gnats.go.text import join_host_port, quote
 from gnats.go.url import URL
-from gnats.runtime.accept import AcceptLoop, listen_for_routes
+from gnats.runtime.accept import AcceptLoop, listen_for_servers
 from gnats.runtime.reported import answer_punt, unmapped
 from gnats.runtime.reporting import Reporting
 from gnats.system.interfaces import interface_addresses
@@ -49,6 +49,22 @@ _TLS_FAILED = ClosedState.TLS_HANDSHAKE_ERROR
 
 
 @dataclass(frozen=True, slots=True)
+class ToldPort:
+    """A port whose address the servers of a cluster tell each other, for leaf nodes or for gateways."""
+
+    url: Callable[[], str] = str
+    """Return this server's address; empty without one that is told."""
+    added: Callable[[str], object] = len
+    """Another server has this address."""
+    removed: Callable[[str], object] = len
+    """A server with this address has gone."""
+
+
+def _ignore(info: PeerInfo, server_id: str) -> None:
+    """Do nothing with an INFO."""
+
+
+@dataclass(frozen=True, slots=True)
 class Hooks:
     """What the cluster asks of its server."""
 
@@ -60,11 +76,14 @@ class Hooks:
     """Return an unused connection id."""
     gone: Callable[[], object]
     """A connection has gone."""
-    leaf_url: Callable[[], str] = str
-    """Return the address of this server for leaf nodes; empty without one that is told."""
-    leaf_url_added: Callable[[str], object] = len
-    """Another server has this address for leaf nodes."""
-    leaf_url_removed: Callable[[str], object] = len
+    leafs: ToldPort = ToldPort()
+    """The port for leaf nodes."""
+    gateway: ToldPort = ToldPort()
+    """The port for gateways."""
+    about_gateway: Callable[[PeerInfo, str], object] = _ignore
+    """Handle an INFO that is about a gateway, from a server with this id."""
+    gateways: Callable[[], bytes] = bytes
+    """Return the INFO lines that tell a new server of gateways."""
 
 
 class Cluster(Connections[Route]):
@@ -97,7 +116,9 @@ class Cluster(Connections[Route]):
         self.urls = ClientURLs()
         self.name = ClusterName(lambda: options().cluster, hooks.renamed)
         self.urls.hidden = cluster.no_advertise
-        self.info = OwnInfo(identity, options, self.name, lambda: self.urls.own, hooks.leaf_url)
+        self.info = OwnInfo(
+            identity, options, self.name, lambda: self.urls.own, hooks.leafs.url, hooks.gateway.url
+        )
         self.routes = Routes(cluster.pool_size, cluster.accounts)
         self._handshake = Handshake(
             identity.id,
@@ -122,8 +143,8 @@ class Cluster(Connections[Route]):
         self.pinning = Pinning(self.routes, log, has_account=self.has_account)
         self._remote_urls: dict[str, list[str]] = {}
         """The client URLs of remote servers, by id."""
-        self._leaf_urls: dict[str, str] = {}
-        """Their addresses for leaf nodes."""
+        self._told_ports: dict[str, list[tuple[ToldPort, str]]] = {}
+        """Their addresses for leaf nodes and gateways."""
 
     def __contains__(self, cid: object) -> bool:
         """Whether an open connection of this id is one to a server that has joined."""
@@ -147,7 +168,7 @@ class Cluster(Connections[Route]):
         log.notice(f"Cluster name is {self.name}")
         if self.name.generated:
             log.warn("Cluster name was dynamically generated, consider setting one")
-        sock = await listen_for_routes(cluster.host, max(cluster.port, 0))
+        sock = await listen_for_servers("router", cluster.host, max(cluster.port, 0))
         self._pollers = cycle(pollers.serving)
         self._listener = AcceptLoop(sock, "Route", self._accepted, log)
         self.info.port = self._listener.port
@@ -169,11 +190,14 @@ class Cluster(Connections[Route]):
         if self.tls and self.tls.insecure:
             self._log.warn(INSECURE)
 
-    def lame_duck(self) -> None:
-        """Tell the other servers not to send clients here, and tell clients the others only."""
-        line = self.info.line(ldm=True)
+    def tell(self, line: bytes) -> None:
+        """Send an INFO line over one connection to each other server."""
         for route in self.routes.one_of_each():
             route.send(line)
+
+    def lame_duck(self) -> None:
+        """Tell the other servers not to send clients here, and tell clients the others only."""
+        self.tell(self.info.line(ldm=True))
         self.urls.lame_duck()
 
     # -- connections -----------------------------------------------------------------------------------------
@@ -313,8 +337,8 @@ class Cluster(Connections[Route]):
             return
         if urls := self._remote_urls.pop(route.remote_id, None):
             self._show(changed=self.urls.remove(urls))
-        if leaf_url := self._leaf_urls.pop(route.remote_id, None):
-            self._hooks.leaf_url_removed(leaf_url)
+        for port, url in self._told_ports.pop(route.remote_id, ()):
+            port.removed(url)
         if route.no_pool and self._pollers is not None and route.url:
             if self.routes.pool_size > 1:
                 self._solicitor.dial(route.target(account=""))
@@ -366,10 +390,17 @@ class Cluster(Connections[Route]):
         elif added.first:
             urls = self._remote_urls[route.remote_id] = list(filter(None, info.connect_urls))
             self._show(changed=self.urls.add(urls))
-            if len(info.leafnode_urls) == 1:
-                self._leaf_urls[route.remote_id] = info.leafnode_urls[0]
-                self._hooks.leaf_url_added(info.leafnode_urls[0])
+            self._add_ports(route.remote_id, info)
+            if lines := self._hooks.gateways():
+                route.send(lines)
         self._tell_watchers()
+
+    def _add_ports(self, remote_id: str, info: PeerInfo) -> None:
+        leaf_url = info.leafnode_urls[0] if len(info.leafnode_urls) == 1 else ""
+        told = (self._hooks.leafs, leaf_url), (self._hooks.gateway, info.gateway_url)
+        self._told_ports[remote_id] = ports = [(port, url) for port, url in told if url]
+        for port, url in ports:
+            port.added(url)
 
     def informed(self, route: Route, info: PeerInfo) -> None:
         """Handle a later INFO of a route."""
@@ -379,7 +410,7 @@ class Cluster(Connections[Route]):
         if info.route_acc_add_reqid:
             self.pinning.informed(route, info)
         elif info.gateway:
-            return
+            self._hooks.about_gateway(info, route.remote_id)
         elif route.remote_id and route.remote_id != info.server_id:
             try:
                 targets = implicit_targets(

@@ -38,7 +38,18 @@ _ALWAYS: dict[str, object] = {
     "max_payload": 0,
 }
 """INFO's fields that are sent even when they are empty, as here."""
-_CONNECT_ALWAYS = frozenset(("echo", "verbose", "pedantic", "tls_required", "headers", "name", "cluster"))
+_CONNECT: dict[str, object] = {
+    "echo": False,
+    "verbose": False,
+    "pedantic": False,
+    "user": None,
+    "pass": None,
+    "tls_required": False,
+    "headers": False,
+    "name": "",
+    "cluster": "",
+}
+"""CONNECT's first fields in nats-server's order; those with a value here are sent even when empty."""
 
 
 def info_line(values: dict[str, object], end: bytes = b" \r\n") -> bytes:
@@ -48,10 +59,19 @@ def info_line(values: dict[str, object], end: bytes = b" \r\n") -> bytes:
     return b"INFO " + marshal(present) + end
 
 
+def server_connect_line(values: dict[str, object]) -> bytes:
+    """Return the CONNECT of a route or a gateway, without empty fields."""
+    fields = {key: values.get(key) or empty for key, empty in _CONNECT.items()}
+    fields |= {key: value for key, value in values.items() if value}
+    present = {key: value for key, value in fields.items() if value is not None}
+    return b"CONNECT " + marshal(present) + b"\r\n"
+
+
 class OwnInfo:
     """Makes this server's INFO and CONNECT.
 
-    `urls` returns the URLs of its client port, `leaf_url` its address for leaf nodes.
+    `urls` returns the URLs of its client port, `leaf_url` and `gateway_url` its addresses for leaf nodes and
+    for gateways.
 
     `port` is the port that it listens on for routes, set when it does.
     """
@@ -63,12 +83,14 @@ class OwnInfo:
         name: ClusterName,
         urls: Callable[[], tuple[str, ...]],
         leaf_url: Callable[[], str] = str,
+        gateway_url: Callable[[], str] = str,
     ) -> None:
         self._identity = identity
         self._options = options
         self._name = name
         self._urls = urls
         self._leaf_url = leaf_url
+        self._gateway_url = gateway_url
         self.port = 0
 
     def address(self) -> tuple[str, int]:
@@ -127,6 +149,7 @@ class OwnInfo:
             "lnoc": True,
             "lnocu": True,
             "route_pool_size": max(cluster.pool_size, 0),
+            "gateway_url": self._gateway_url(),
             "leafnode_urls": [url] if (url := self._leaf_url()) else (),
         }
         return info_line(values | changes)
@@ -142,8 +165,6 @@ class OwnInfo:
         name = self._name
         values: dict[str, object] = {
             "echo": True,
-            "verbose": False,
-            "pedantic": False,
             "user": url.user,
             "pass": url.password or "",
             "tls_required": self._options().cluster.tls is not None,
@@ -153,8 +174,7 @@ class OwnInfo:
             "cluster_dynamic": name.generated,
             "lnoc": True,
         }
-        present = {key: value for key, value in values.items() if value or key in _CONNECT_ALWAYS}
-        return b"CONNECT " + marshal(present) + b"\r\n"
+        return server_connect_line(values)
 
 
 def _permission(permission: SubjectPermission | None) -> dict[str, list[str]] | None:
@@ -190,6 +210,11 @@ class PeerInfo:
     route_acc_add_reqid: str = ""
     gossip_mode: int = 0
     gateway: str = ""
+    gateway_urls: list[str] = field(default_factory=list)
+    gateway_url: str = ""
+    gateway_cmd: int = 0
+    gateway_cmd_payload: str = ""
+    gateway_iom: bool = False
     leafnode_urls: list[str] = field(default_factory=list)
     sent: dict[str, object] = field(default_factory=dict)
 

@@ -1,6 +1,6 @@
 """The health of links: traffic by remote server, slow ones, and configured ones that are not connected.
 
-A cluster has a LinkHealth for its routes, a server with leaf nodes another one. Both are used in the loop's
+A server has a LinkHealth for each kind of link: routes, leaf nodes, gateways. They are used in the loop's
 thread.
 """
 
@@ -22,6 +22,7 @@ ATTEMPTS = 2
 MOST_PEERS = 256
 """Remote servers whose counters are kept; beyond them, the first one without connections is forgotten."""
 
+_WORDS = {"route": "Route", "leafnode": "Leafnode connection", "gateway": "Gateway connection"}
 _STALE = ClosedState.STALE_CONNECTION
 _SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
 
@@ -42,7 +43,7 @@ class Link(Protocol):
 
 
 class Configured(NamedTuple):
-    """A route or remote of the configuration, without secrets."""
+    """A route, remote or gateway of the configuration, without secrets."""
 
     address: str
     """host:port, of several URLs with commas between."""
@@ -54,7 +55,7 @@ class Configured(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A route or remote of the configuration that is not connected."""
+    """A route, remote or gateway of the configuration that is not connected."""
 
     link: Configured
     attempts: int
@@ -101,7 +102,7 @@ class _Attempts:
 
 
 class LinkHealth:
-    """Watches the links of one kind, "route" or "leafnode".
+    """Watches the links of one kind, "route", "leafnode" or "gateway".
 
     `links` returns those that have joined, `configured` what the configuration asks for.
     """
@@ -114,7 +115,7 @@ class LinkHealth:
         configured: Callable[[], Iterable[Configured]],
     ) -> None:
         self.kind = kind
-        self._what = "Route" if kind == "route" else "Leafnode connection"
+        self._what = _WORDS[kind]
         self._log = log
         self._links = links
         self._configured = configured

@@ -234,6 +234,12 @@ class Events:
                     event["server"] = self.server_info()
                 self.respond(text_bytes(subject), event)
 
+    def leafnode_connected(self, name: str) -> None:
+        """Tell other clusters that an account has a leaf node (sendLeafNodeConnectMsg)."""
+        subject = f"$SYS.ACCOUNT.{name}.LEAFNODE.CONNECT"
+        if self.has_interest(subject):
+            self.respond(text_bytes(subject), {"server": self.server_info(), "acc": name})
+
     # -- the server ------------------------------------------------------------------------------------------
 
     def _heartbeat(self) -> None:

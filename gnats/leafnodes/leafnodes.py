@@ -32,7 +32,7 @@ from gnats.leafnodes.remote import Remote
 from gnats.leafnodes.solicit import Solicitor
 from gnats.leafnodes.table import LeafTable
 from gnats.options.values.leafnodes import RemoteLeafOptions
-from gnats.runtime.accept import AcceptLoop, listen_for_leafnodes
+from gnats.runtime.accept import AcceptLoop, listen_for_servers
 from gnats.runtime.reported import answer_punt, unmapped
 from gnats.runtime.reporting import Reporting
 
@@ -78,6 +78,8 @@ class Hooks:
     """Keep a closed connection, for monitoring."""
     linked: Callable[[Account], object]
     """Another server has connected an account, or has sent an INFO since."""
+    joined: Callable[[Account], object]
+    """Another server has connected an account."""
 
 
 class LeafNodes(Connections[Leaf]):
@@ -143,7 +145,7 @@ class LeafNodes(Connections[Leaf]):
         block = self._options().leafnodes
         if not block.port:
             return
-        sock = await listen_for_leafnodes(block.host, max(block.port, 0))
+        sock = await listen_for_servers("leafnode", block.host, max(block.port, 0))
         self._listener = AcceptLoop(sock, "Leafnode", self._accepted, self._log)
         self.info.port = self._listener.port
         self._log.notice(f"Listening for leafnode connections on {join_host_port(block.host, self.port)}")
@@ -573,6 +575,7 @@ class LeafNodes(Connections[Leaf]):
         if leaf.remote:
             self.health.reached(configured(leaf.remote))
         self._tell_watchers()
+        self._hooks.joined(leaf.account)
         self._hooks.linked(leaf.account)
 
     def informed(self, leaf: Leaf, info: PeerInfo) -> None:

@@ -145,9 +145,7 @@ class Options(OptionFields):
 
 def check_supported(opts: Options) -> None:
     """Refuse what the options can say and this server cannot do yet. Raises OptionError."""
-    if opts.gateway.configured:
-        raise OptionError("gateways are not supported yet")
-    if opts.cluster.port and opts.jetstream.enabled:
+    if (opts.cluster.port or opts.gateway.configured) and opts.jetstream.enabled:
         raise OptionError("JetStream in a cluster is not supported yet")
 
 

@@ -63,22 +63,12 @@ async def listen_for_clients(host: str, port: int) -> socket.socket:
         raise ServerError(f'Error listening on port: {where}, "{reason}"') from None
 
 
-async def listen_for_routes(host: str, port: int) -> socket.socket:
-    """Like listen(), but raises ServerError with nats-server's text."""
+async def listen_for_servers(what: str, host: str, port: int) -> socket.socket:
+    """Like listen(), but raises ServerError with nats-server's text. `what`: router, leafnode or gateway."""
     try:
         return await listen(host, port)
     except OSError as exc:
-        reason = _reason(exc, host, port)
-        raise ServerError(f"Error listening on router port: {port} - {reason}") from None
-
-
-async def listen_for_leafnodes(host: str, port: int) -> socket.socket:
-    """Like listen(), but raises ServerError with nats-server's text."""
-    try:
-        return await listen(host, port)
-    except OSError as exc:
-        reason = _reason(exc, host, port)
-        raise ServerError(f"Error listening on leafnode port: {port} - {reason}") from None
+        raise ServerError(f"Error listening on {what} port: {port} - {_reason(exc, host, port)}") from None
 
 
 def _reason(exc: OSError, host: str, port: int) -> str:

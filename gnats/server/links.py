@@ -1,10 +1,11 @@
-"""A server's connections to other servers: routes and leaf nodes, and what they have in common."""
+"""A server's connections to other servers: routes, leaf nodes and gateways, and what they have in common."""
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.clock import sleep
 from gnats.core.net.connection import Connection
+from gnats.go.text import quote
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -15,9 +16,12 @@ if TYPE_CHECKING:
     from gnats.auth.authenticator import Authenticator
     from gnats.client.session import Session
     from gnats.cluster.cluster import Cluster
+    from gnats.cluster.info import PeerInfo
     from gnats.cluster.route import Route
     from gnats.core.runtime.state import ServerState
     from gnats.events.events import Events
+    from gnats.gateways.gateway import Gateway
+    from gnats.gateways.gateways import Gateways
     from gnats.jetstream.control.jetstream import JetStream
     from gnats.leafnodes.leaf import Leaf
     from gnats.leafnodes.leafnodes import LeafNodes
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from gnats.options.options import Options
     from gnats.runtime.dispatch import EventTable
     from gnats.runtime.pollers import Pollers
+    from gnats.tls.gateways import GatewayTLS
     from gnats.tls.leafs import LeafTLS
     from gnats.tls.links import LinkTLS
 
@@ -68,14 +73,15 @@ class Owner(Protocol):
 
 
 class Links:
-    """The routes and leaf nodes of a server; each may be missing."""
+    """The routes, leaf nodes and gateways of a server; each kind may be missing."""
 
     def __init__(self, server: Owner, opts: "Options") -> None:
         self._server = server
         self._events: EventTable | None = None
         self.cluster = _make_cluster(server) if opts.cluster.port else None
         self.leafs = _make_leafs(server) if opts.leafnodes.configured else None
-        parts: tuple[Cluster | LeafNodes | None, ...] = self.cluster, self.leafs
+        self.gateways = _make_gateways(server) if opts.gateway.configured else None
+        parts: tuple[Cluster | LeafNodes | Gateways | None, ...] = self.cluster, self.leafs, self.gateways
         self._parts = [part for part in parts if part is not None]
         self._watched = False
 
@@ -85,7 +91,7 @@ class Links:
 
     def __contains__(self, cid: object) -> bool:
         """Whether an open connection of this id brings the events of other servers."""
-        if self.cluster and cid in self.cluster:
+        if (self.cluster and cid in self.cluster) or (self.gateways and cid in self.gateways):
             return True
         leaf = self.leafs.open.get(cid) if self.leafs and isinstance(cid, int) else None
         return leaf is not None and leaf.has_joined and leaf.account.is_system
@@ -94,7 +100,7 @@ class Links:
         """Return the tables of all connections, by id, which change with them."""
         return [part.open for part in self._parts]
 
-    def find(self, cid: int) -> "Route | Leaf | None":
+    def find(self, cid: int) -> "Route | Leaf | Gateway | None":
         """Return the connection with an id."""
         return next((part.open[cid] for part in self._parts if cid in part.open), None)
 
@@ -112,6 +118,19 @@ class Links:
         self._events = events
         for part in self._parts:
             part.serve(events)
+
+    async def start(self, pollers: "Pollers") -> None:
+        """Listen for gateways, whose address routes tell of, and for leaf nodes. Raises ServerError."""
+        if self.gateways:
+            await self.gateways.start(pollers)
+        if self.leafs:
+            await self.leafs.start(pollers)
+
+    def solicit(self) -> None:
+        """Dial the remotes of leaf nodes; routes and gateways are dialled by themselves. Watch all links."""
+        if self.leafs:
+            self.leafs.solicit()
+        self.watch()
 
     def watch(self) -> None:
         """Begin to check again and again whether links are slow, if there are parts. Idempotent."""
@@ -142,6 +161,17 @@ class Links:
         self.leafs.tls = tls
         reload_leafnodes(self.leafs, changes, server.log)
 
+    def leaf_joined(self, account: "Account") -> None:
+        """Tell other clusters, if there are any, that an account has a leaf node (sendLeafNodeConnect)."""
+        if self.gateways and self._server.events:
+            self._server.events.leafnode_connected(account.name)
+
+    def tell_of_leafs(self) -> None:
+        """Tell a new cluster of the accounts with leaf nodes (ensureGWsInterestOnlyForLeafNodes)."""
+        accounts = dict.fromkeys(leaf.account for leaf in self.leafs.table) if self.leafs else ()
+        for account in accounts:
+            self.leaf_joined(account)
+
     def close_homeless(self) -> None:
         """Close the leaf nodes of accounts that are no more."""
         if self.leafs:
@@ -161,29 +191,44 @@ class Links:
 
 
 def _make_cluster(server: Owner) -> "Cluster":
-    from gnats.cluster.cluster import Cluster, Hooks
+    from gnats.cluster.cluster import Cluster, Hooks, ToldPort
     from gnats.core.links.route_session import RouteSession
 
     def leaf_url() -> str:
         leafs = server.links.leafs
         return leafs.info.own_url if leafs and not server.opts.leafnodes.no_advertise else ""
 
-    def leaf_url_added(url: str) -> None:
-        if server.links.leafs:
-            server.links.leafs.add_url(url)
+    def about_gateway(info: "PeerInfo", server_id: str) -> None:
+        if gateways := server.links.gateways:
+            gateways.told_by_route(info, server_id)
+        else:
+            text = f"Received information about gateway {quote(info.gateway)} from {server_id}"
+            server.log.error(f"{text}, but gateway is not configured")
 
-    def leaf_url_removed(url: str) -> None:
-        if server.links.leafs:
-            server.links.leafs.remove_url(url)
+    # Gateways are made after the cluster, and leaf nodes may be made at a reload.
+    def port(url: Callable[[], str], part: "Callable[[], Gateways | LeafNodes | None]") -> ToldPort:
+        def added(url: str) -> None:
+            if found := part():
+                found.add_url(url)
+
+        def removed(url: str) -> None:
+            if found := part():
+                found.remove_url(url)
+
+        return ToldPort(url, added, removed)
 
     hooks = Hooks(
         renamed=server.rename_cluster,
         urls_changed=server.update_urls,
         next_cid=server.internal_clients.next_cid,
         gone=server.connection_gone,
-        leaf_url=leaf_url,
-        leaf_url_added=leaf_url_added,
-        leaf_url_removed=leaf_url_removed,
+        leafs=port(leaf_url, lambda: server.links.leafs),
+        gateway=port(
+            lambda: server.links.gateways.info.own_url if server.links.gateways else "",
+            lambda: server.links.gateways,
+        ),
+        about_gateway=about_gateway,
+        gateways=lambda: server.links.gateways.for_route() if server.links.gateways else b"",
     )
     parts = server.identity, server.accounts, server.state, server.log, hooks, RouteSession
     tls = make_cluster_tls(server.opts)
@@ -216,12 +261,42 @@ def _make_leafs(server: Owner) -> "LeafNodes":
         gone=server.connection_gone,
         closed=server.keep_closed,
         linked=linked,
+        joined=lambda account: server.links.leaf_joined(account),
     )
     parts = server.identity, server.accounts, server.state, server.log, hooks, LeafSession
     tls = make_leaf_tls(server.opts)
     leafs = LeafNodes(*parts, tls=tls, options=lambda: server.opts, spawn=server.spawn)
     server.accounts.rebuilt = leafs.update_mapped
     return leafs
+
+
+def _make_gateways(server: Owner) -> "Gateways":
+    from gnats.core.links.gateway_session import GatewaySession
+    from gnats.gateways.gateways import Gateways, Hooks
+
+    def tell_cluster(line: bytes) -> None:
+        if server.links.cluster:
+            server.links.cluster.tell(line)
+
+    def is_here(server_name: str) -> bool:
+        routes = server.links.cluster.routes if server.links.cluster else ()
+        return server_name in (server.identity.name, *(route.remote_name for route in routes))
+
+    def dialled() -> None:
+        if server.events:
+            server.events.statsz_update()
+
+    hooks = Hooks(
+        next_cid=server.internal_clients.next_cid,
+        gone=server.connection_gone,
+        dialled=dialled,
+        accepted=lambda: server.links.tell_of_leafs(),
+        tell_cluster=tell_cluster,
+        is_here=is_here,
+    )
+    parts = server.identity, server.accounts, server.state, server.log, hooks, GatewaySession
+    tls = make_gateway_tls(server.opts)
+    return Gateways(*parts, tls=tls, options=lambda: server.opts, spawn=server.spawn)
 
 
 def make_cluster_tls(opts: "Options") -> "LinkTLS | None":
@@ -241,3 +316,13 @@ def make_leaf_tls(opts: "Options") -> "LeafTLS | None":
     from gnats.tls.leafs import LeafTLS  # loads OpenSSL
 
     return LeafTLS(block)
+
+
+def make_gateway_tls(opts: "Options") -> "GatewayTLS | None":
+    """Make the TLS contexts of gateways; None without TLS. Raises OptionError."""
+    block = opts.gateway
+    if not block.configured or not (block.tls or any(remote.tls for remote in block.gateways)):
+        return None
+    from gnats.tls.gateways import GatewayTLS  # loads OpenSSL
+
+    return GatewayTLS(block)

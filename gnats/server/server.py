@@ -21,7 +21,7 @@ from gnats.clock import time_ns, timeout
 from gnats.connection.info import Info
 from gnats.core.net.connection import Connection
 from gnats.core.runtime.inbox import EV_JETSTREAM, EV_MSG_TRACE
-from gnats.core.runtime.kinds import CLIENT, LEAF, ROUTER
+from gnats.core.runtime.kinds import CLIENT, GATEWAY, LEAF, ROUTER
 from gnats.core.runtime.state import ServerState
 from gnats.errors import OptionError, ServerError
 from gnats.events.events import Events
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from gnats.events.latency import Latency
     from gnats.events.msgtrace import Traces
     from gnats.events.servers import Servers
+    from gnats.gateways.gateway import Gateway
+    from gnats.gateways.gateways import Gateways
     from gnats.jetstream.control.jetstream import JetStream
     from gnats.jetstream.engine.engine import Engine
     from gnats.leafnodes.leafnodes import LeafNodes
@@ -205,6 +207,11 @@ class Server:
         return self.links.leafs
 
     @property
+    def gateways(self) -> "Gateways | None":
+        """The connections to and from other clusters; None without a gateway."""
+        return self.links.gateways
+
+    @property
     def auth(self) -> Authenticator:
         return self._connector.auth
 
@@ -329,7 +336,7 @@ class Server:
             part.serve(events)
         self.links.serve(events)
         events.on(EV_JETSTREAM, self._on_jetstream_event)
-        events.on(EV_MSG_TRACE, self._on_msg_trace, (CLIENT, ROUTER, LEAF))
+        events.on(EV_MSG_TRACE, self._on_msg_trace, (CLIENT, ROUTER, GATEWAY, LEAF))
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), events.handle, self.log)
         self.internal_clients.poller = self.pollers.internal
         self.accounts.no_events = self._let_go_of_streams
@@ -343,8 +350,7 @@ class Server:
             self._monitor = await Monitor.listen(self)
         if opts.jetstream.enabled:
             await self.enable_jetstream()
-        if self.leafs:
-            await self.leafs.start(self.pollers)
+        await self.links.start(self.pollers)
         sock = await listen_for_clients(opts.host, max(opts.port, 0))
         self._clients.accept(self.pollers)
         self._listener = AcceptLoop(sock, "Client", self._clients.create_client, self.log)
@@ -358,9 +364,7 @@ class Server:
             self._listening["monitoring"] = self._monitor.sock
         if self.cluster:
             self._listening["cluster"] = await self.cluster.start(self.pollers, self.port)
-        if self.leafs:
-            self.leafs.solicit()
-        self.links.watch()
+        self.links.solicit()
         if self._profiler:
             self._listening["profile"] = self._profiler.sock
         self.update_ports_file()
@@ -668,15 +672,12 @@ class Server:
             self._traces = Traces(find, self.accounts, events, self.spawn, self.log)
         self._traces.publish(source.cid, data)
 
-    def _find_connection(self, cid: int) -> "Session | Route | None":
+    def _find_connection(self, cid: int) -> "Session | Route | Gateway | None":
         return self.clients.get(cid) or self.links.find(cid)
 
     def disconnect_client_by_id(self, cid: int) -> None:
         """Close the connection of a client or a leaf node. Raises KeyError for an unknown one."""
-        if self.leafs and cid in self.leafs.open:
-            self.leafs.disconnect(cid)
-        else:
-            self._clients.disconnect(cid)
+        (self.leafs if self.leafs and cid in self.leafs.open else self._clients).disconnect(cid)
 
     def ldm_client_by_id(self, cid: int) -> None:
         """Send a client the INFO of lame duck mode, as Clients.lame_duck()."""

@@ -92,7 +92,7 @@ def test_it_is_a_block() -> None:
         gateway("gateway", Token("x", HERE, 1, 0), Problems())
 
 
-def test_a_server_with_a_gateway_does_not_start_yet() -> None:
-    with pytest.raises(OptionError, match="gateways are not supported yet"):
-        options("gateway { name: G, port: -1 }").baseline()
-    options("gateway { reject_unknown: true }").baseline()
+def test_a_gateway_goes_without_jetstream() -> None:
+    with pytest.raises(OptionError, match="JetStream in a cluster is not supported yet"):
+        options("gateway { name: G, port: -1 }\njetstream: true").baseline()
+    assert options("gateway { name: G, port: -1 }").baseline().cluster.name == "G"
