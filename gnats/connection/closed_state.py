@@ -66,6 +66,7 @@ _TEXTS = {
 }
 
 
-def count_by_kind(total: int, routes: int = 0, leafs: int = 0) -> dict[str, int]:
+def count_by_kind(total: int, routes: int = 0, gateways: int = 0, leafs: int = 0) -> dict[str, int]:
     """Return the number of closed connections by kind (SlowConsumersStats): those of links, and clients."""
-    return {"clients": max(total - routes - leafs, 0), "routes": routes, "gateways": 0, "leafs": leafs}
+    clients = max(total - routes - gateways - leafs, 0)
+    return {"clients": clients, "routes": routes, "gateways": gateways, "leafs": leafs}

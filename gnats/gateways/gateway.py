@@ -3,10 +3,15 @@
 from typing import TYPE_CHECKING
 
 from gnats.cluster.link_connection import LinkConnection
+from gnats.connection.connect_options import ClientOptions
+from gnats.core.tls.tlstransport import tls_info
 from gnats.go.text import join_host_port
+from gnats.options.values.cluster import NOT_SUPPORTED
 
 if TYPE_CHECKING:
+    from gnats.connection.closed_state import ClosedState
     from gnats.core.links.gateway_session import GatewaySession
+    from gnats.core.tls.tlstransport import TLSInfo
     from gnats.gateways.remote import Remote
     from gnats.go.url import URL
 
@@ -50,6 +55,32 @@ class Gateway(LinkConnection["GatewaySession"]):
     def outbound(self) -> bool:
         """Whether this server has dialled."""
         return self.remote is not None
+
+    @property
+    def solicited(self) -> bool:
+        """The same, as other kinds of connections call it."""
+        return self.remote is not None
+
+    # -- for monitoring, which shows it as a client's connection ---------------------------------------------
+
+    compression = NOT_SUPPORTED
+    stop = 0
+    reason: "ClosedState | None" = None
+    kind_name = "Gateway"
+    client_type = ""
+
+    @property
+    def opts(self) -> ClientOptions:
+        """The name that is shown, the peer's server id."""
+        return ClientOptions(name=self.remote_id)
+
+    def snapshot(self) -> dict[str, int]:
+        """Return the counters; none of a closed connection."""
+        return self.session.snapshot() if self.session else {}
+
+    def tls_info(self) -> "TLSInfo | None":
+        """Return the results of its TLS handshake."""
+        return tls_info(self.session) if self.session else None
 
     @property
     def rtt(self) -> int:

@@ -98,7 +98,8 @@ class Gateways(Connections[Gateway]):
         self._options = options
         self._spawn = spawn
         block = options().gateway
-        self._name = block.name
+        self.name = block.name
+        """The name of this cluster."""
         self.remotes = {
             remote.name: Remote(remote.name, remote) for remote in block.gateways if remote.name != block.name
         }
@@ -135,8 +136,8 @@ class Gateways(Connections[Gateway]):
         self._pollers = cycle(pollers.serving)
         self._listener = AcceptLoop(sock, "Gateway", self._accepted, log)
         self.info.port = self._listener.port
-        name = quote(self._name)
-        log.notice(f"Gateway name is {self._name}")
+        name = quote(self.name)
+        log.notice(f"Gateway name is {self.name}")
         log.notice(f"Listening for gateways connections on {join_host_port(block.host, self.port)}")
         own = self.info.own_url
         advertised = f"Advertise address for gateway {name} is set to"
@@ -378,7 +379,7 @@ class Gateways(Connections[Gateway]):
     def discovered(self, info: PeerInfo) -> None:
         """Dial a cluster that a server tells of, unless it is known (processImplicitGateway)."""
         name = info.gateway
-        if name == self._name:
+        if name == self.name:
             return
         if remote := self.remotes.get(name):
             remote.add(info.gateway_urls)

@@ -32,7 +32,7 @@ _INDEX = {
     "subsz": "Subscriptions",
     "routez": "Routes",
     "leafz": "LeafNodes",
-    "linkz": "Routes and leaf nodes together",
+    "linkz": "Routes, leaf nodes and gateways together",
     "gatewayz": "Gateways",
     "raftz": "Raft Groups",
     "healthz": "Health Probe",

@@ -15,9 +15,9 @@ from gnats.go.json import marshal
 from gnats.go.text import join_host_port, os_error, quote
 from gnats.monitor.dashboard import FILES, POLICY, index_page, static_file
 from gnats.monitor.pages.accountz import account_statz, accountz
-from gnats.monitor.pages.clusterz import NotFoundError, gatewayz, raftz
 from gnats.monitor.pages.connz import connz_steps
 from gnats.monitor.pages.debugz import expvarz, ipqueuesz, stacksz
+from gnats.monitor.pages.gatewayz import gatewayz
 from gnats.monitor.pages.healthz import healthz
 from gnats.monitor.pages.jsz import jsz
 from gnats.monitor.pages.leafz import leafz
@@ -36,6 +36,7 @@ from gnats.monitor.pages.options import (
     RoutezOptions,
     SubszOptions,
 )
+from gnats.monitor.pages.raftz import NotFoundError, raftz
 from gnats.monitor.pages.render import Page, chunks
 from gnats.monitor.pages.routez import routez
 from gnats.monitor.pages.subsz import subsz_steps

@@ -138,7 +138,7 @@ _LINK = ("kind", "remote")
 
 
 def link_metrics(kinds: Iterable[LinkHealth]) -> Iterator[Metric]:
-    """Yield the metrics of links: routes and leaf node connections."""
+    """Yield the metrics of links: routes, leaf node connections and gateways."""
     gauges = {
         name: GaugeMetricFamily(f"gnats_link_{name}", what, labels=_LINK)
         for name, what in (
@@ -160,7 +160,7 @@ def link_metrics(kinds: Iterable[LinkHealth]) -> Iterator[Metric]:
     stale = CounterMetricFamily("gnats_link_stale", "Connections closed for not answering", labels=_LINK)
     missing = GaugeMetricFamily(
         "gnats_link_missing",
-        "1 while a configured route or remote is not connected, after two attempts",
+        "1 while a configured route, remote or gateway is not connected, after two attempts",
         labels=("kind", "address", "account"),
     )
     for health in kinds:

@@ -8,9 +8,9 @@ from gnats.accounts.account import Account
 from gnats.core.accounts.listing import matching
 from gnats.core.subjects.subject import subset_match, valid_literal_subject
 from gnats.monitor.pages.accountz import AccountzServer, account_info, account_statz, accountz
-from gnats.monitor.pages.clusterz import gatewayz
 from gnats.monitor.pages.connz import ConnzServer, connz_steps, subscriptions
 from gnats.monitor.pages.debugz import Polled, expvarz, ipqueuesz
+from gnats.monitor.pages.gatewayz import gatewayz
 from gnats.monitor.pages.healthz import HealthzServer, healthz
 from gnats.monitor.pages.jsz import jsz, jsz_account
 from gnats.monitor.pages.leafz import leafz

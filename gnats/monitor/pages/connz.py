@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.client.session import Session
 from gnats.clock import time_ns
+from gnats.connection.closed_state import ClosedState
+from gnats.connection.connect_options import ClientOptions
 from gnats.core.accounts.listing import column
 from gnats.core.subjects.subject import collide
 from gnats.errors import RequestError
@@ -21,6 +23,7 @@ from gnats.runtime.steps import Steps, finish
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
+    from gnats.core.tls.tlstransport import TLSInfo
     from gnats.leafnodes.leafnodes import LeafNodes
 
 _COUNTERS = {
@@ -209,23 +212,49 @@ def _keys(sessions: list[Session], sort: str, now: int) -> list[Any]:
     return [next(live) if session.client else session.final[name] for session in sessions]
 
 
-def connection_info(session: Session, now: int, options: ConnzOptions) -> Page:
-    """Describe one connection as of `now` (ns since 1970)."""
-    counters = session.snapshot()
-    last = counters["last_activity"]
-    end = session.stop or now
+class Shown(Protocol):
+    """An open or closed connection."""
+
+    @property
+    def cid(self) -> int: ...
+    @property
+    def kind_name(self) -> str: ...
+    @property
+    def client_type(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def stop(self) -> int: ...
+    @property
+    def reason(self) -> ClosedState | None: ...
+    @property
+    def opts(self) -> ClientOptions: ...
+
+    def snapshot(self) -> dict[str, int]: ...
+    def tls_info(self) -> "TLSInfo | None": ...
+
+
+def describe(connection: Shown, now: int, *, auth: bool = False) -> Page:
+    """Describe what all kinds of connections have as of `now` (ns since 1970); `auth`: and certificates."""
+    counters = connection.snapshot()
+    last = counters["last_activity"] or connection.start
+    end = connection.stop or now
     info: Page = {
-        "cid": session.cid,
-        "kind": session.kind_name,
-        "type": session.client_type,
-        "ip": session.host,
-        "port": session.port,
-        "start": rfc3339(session.start),
+        "cid": connection.cid,
+        "kind": connection.kind_name,
+        "type": connection.client_type,
+        "ip": connection.host,
+        "port": connection.port,
+        "start": rfc3339(connection.start),
         "last_activity": rfc3339(last),
-        "stop": rfc3339(session.stop) if session.stop else "",
-        "reason": str(session.reason) if session.reason else "",
+        "stop": rfc3339(connection.stop) if connection.stop else "",
+        "reason": str(connection.reason) if connection.reason else "",
         "rtt": duration(round_trip(counters["rtt"])),
-        "uptime": uptime(end - session.start),
+        "uptime": uptime(end - connection.start),
         "idle": uptime(end - last),
         "pending_bytes": counters["pending_bytes"],
         "in_msgs": counters["in_msgs"],
@@ -234,11 +263,16 @@ def connection_info(session: Session, now: int, options: ConnzOptions) -> Page:
         "out_bytes": counters["out_bytes"],
         "stalls": counters["stalls"],
         "subscriptions": counters["subscriptions"],
-        "name": session.opts.name,
-        "lang": session.opts.lang,
-        "version": session.opts.version,
+        "name": connection.opts.name,
+        "lang": connection.opts.lang,
+        "version": connection.opts.version,
     }
-    info |= _tls_info(session, options.auth)
+    return without_empty(info | _tls_info(connection, auth), _OMITTED)
+
+
+def connection_info(session: Session, now: int, options: ConnzOptions) -> Page:
+    """Describe one client's or leaf node's connection."""
+    info = describe(session, now, auth=options.auth)
     if options.auth:
         info["authorized_user"] = session.raw_auth_user()
         info["account"] = session.account.name if session.account.name != GLOBAL_ACCOUNT else ""
@@ -259,8 +293,8 @@ def connection_info(session: Session, now: int, options: ConnzOptions) -> Page:
     return without_empty(info, _OMITTED)
 
 
-def _tls_info(session: Session, auth: bool) -> Page:
-    tls = session.tls_info()
+def _tls_info(connection: Shown, auth: bool) -> Page:
+    tls = connection.tls_info()
     if tls is None:
         return {}
     info: Page = {"tls_version": tls["version"], "tls_cipher_suite": tls["cipher_suite"]}

@@ -1,4 +1,4 @@
-"""/linkz: routes and leaf node connections, and their problems. nats-server has no such page."""
+"""/linkz: connections to other servers of all kinds, and their problems. nats-server has no such page."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
@@ -12,6 +12,8 @@ from gnats.monitor.pages.render import Named, Page
 if TYPE_CHECKING:
     from gnats.cluster.cluster import Cluster
     from gnats.cluster.route import Route
+    from gnats.gateways.gateway import Gateway
+    from gnats.gateways.gateways import Gateways
     from gnats.leafnodes.leaf import Leaf
     from gnats.leafnodes.leafnodes import LeafNodes
 
@@ -23,6 +25,8 @@ class LinkedServer(Protocol):
     def cluster(self) -> "Cluster | None": ...
     @property
     def leafs(self) -> "LeafNodes | None": ...
+    @property
+    def gateways(self) -> "Gateways | None": ...
 
 
 class LinkzServer(LinkedServer, Named, Protocol):
@@ -31,12 +35,12 @@ class LinkzServer(LinkedServer, Named, Protocol):
 
 def healths(server: LinkedServer) -> list[LinkHealth]:
     """Return what watches the links of each kind."""
-    parts: tuple[Cluster | LeafNodes | None, ...] = server.cluster, server.leafs
+    parts: tuple[Cluster | LeafNodes | Gateways | None, ...] = server.cluster, server.leafs, server.gateways
     return [part.health for part in parts if part]
 
 
 def problems(server: LinkedServer) -> list[Page]:
-    """List slow links, and routes and remotes of the configuration that are missing."""
+    """List slow links, and routes, remotes and gateways of the configuration that are missing."""
     return [problem for health in healths(server) for problem in _problems(health)]
 
 
@@ -62,6 +66,8 @@ def linkz(server: LinkzServer) -> Page:
     )
     if server.leafs:
         links += [_link("leafnode", leaf, leaf.account.name) for leaf in server.leafs.table if leaf.session]
+    if server.gateways:
+        links += [_link("gateway", gateway, "") for gateway in server.gateways.table if gateway.session]
     return {
         "server_id": server.id,
         "server_name": server.name,
@@ -71,7 +77,7 @@ def linkz(server: LinkzServer) -> Page:
     }
 
 
-def _link(kind: str, link: "Route | Leaf", account: str) -> Page:
+def _link(kind: str, link: "Route | Leaf | Gateway", account: str) -> Page:
     assert link.session
     counters = link.session.snapshot()
     return {

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from gnats.cluster.cluster import Cluster
     from gnats.cluster.route import Route
     from gnats.core.runtime.state import ServerState
+    from gnats.gateways.gateway import Gateway
+    from gnats.gateways.gateways import Gateways
+    from gnats.gateways.table import GatewayTable
     from gnats.leafnodes.leafnodes import LeafNodes
     from gnats.runtime.pollers import Pollers
 
@@ -36,12 +39,14 @@ class StatszServer(JszServer, Protocol):
     @property
     def cluster(self) -> "Cluster | None": ...
     @property
+    def gateways(self) -> "Gateways | None": ...
+    @property
     def leafs(self) -> "LeafNodes | None": ...
 
 
 def server_stats(server: StatszServer) -> Page:
     """Return the server's statistics."""
-    traffic, cluster, leafs = traffic_of(server), server.cluster, server.leafs
+    traffic, cluster, gateways = traffic_of(server), server.cluster, server.gateways
     slow, stale, stalls = (
         server.state.slow_consumers,
         server.state.stale_connections,
@@ -63,18 +68,16 @@ def server_stats(server: StatszServer) -> Page:
         "slow_consumers": slow,
     }
     if slow:
-        stats["slow_consumer_stats"] = count_by_kind(
-            slow, cluster.slow if cluster else 0, leafs.slow if leafs else 0
-        )
+        stats["slow_consumer_stats"] = slow_by_kind(server)
     if stale:
         stats["stale_connections"] = stale
-        stats["stale_connection_stats"] = count_by_kind(
-            stale, cluster.stale if cluster else 0, leafs.stale if leafs else 0
-        )
+        stats["stale_connection_stats"] = stale_by_kind(server)
     if stalls:
         stats["stalled_clients"] = stalls
     if cluster and (routes := [_route_stat(route) for route in cluster.routes]):
         stats["routes"] = routes
+    if gateways and (outbound := gateways.table.nearest_first()):
+        stats["gateways"] = [_gateway_stat(gateways.table, gateway) for gateway in outbound]
     stats["active_servers"] = server.active_servers
     if server.jetstream:
         stats["jetstream"] = varz_jetstream(server, directory=False)
@@ -82,10 +85,22 @@ def server_stats(server: StatszServer) -> Page:
     return stats
 
 
+def slow_by_kind(server: StatszServer) -> dict[str, int]:
+    """Return how many connections were slow, by kind."""
+    parts = server.cluster, server.gateways, server.leafs
+    return count_by_kind(server.state.slow_consumers, *(part.slow if part else 0 for part in parts))
+
+
+def stale_by_kind(server: StatszServer) -> dict[str, int]:
+    """Return how many connections did not answer PINGs, by kind."""
+    parts = server.cluster, server.gateways, server.leafs
+    return count_by_kind(server.state.stale_connections, *(part.stale if part else 0 for part in parts))
+
+
 def traffic_of(server: StatszServer) -> dict[str, int]:
     """Return the messages and bytes of all connections, and those of clients."""
     total = server.pollers.stats() if server.pollers else {}
-    links = [part.traffic() for part in (server.cluster, server.leafs) if part]
+    links = [part.traffic() for part in (server.cluster, server.gateways, server.leafs) if part]
     found: dict[str, int] = {}
     for way in ("in", "out"):
         names = {f"{way}_{unit}": f"{way}_client_{unit}" for unit in ("msgs", "bytes")}
@@ -108,3 +123,19 @@ def _route_stat(route: "Route") -> Page:
         "pending": counters["pending_bytes"],
     }
     return without_empty(stat, ("name",))
+
+
+def _gateway_stat(table: "GatewayTable", gateway: "Gateway") -> Page:
+    """Count what went to a cluster, and what came over the connections that the cluster has made."""
+    sent, inbound = gateway.snapshot(), table.of(gateway.name)
+    received = [each.snapshot() for each in inbound]
+    return {
+        "gwid": gateway.cid,
+        "name": gateway.name,
+        "sent": {"msgs": sent["out_msgs"], "bytes": sent["out_bytes"]},
+        "received": {
+            "msgs": sum(counters["in_msgs"] for counters in received),
+            "bytes": sum(counters["in_bytes"] for counters in received),
+        },
+        "inbound_connections": len(inbound),
+    }

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from gnats.clock import time_ns
-from gnats.connection.closed_state import count_by_kind
 from gnats.go.text import SECOND, rfc3339, uptime
 from gnats.monitor.pages.jsz import varz_jetstream
 from gnats.monitor.pages.render import Page, number, without_empty
-from gnats.monitor.pages.statsz import StatszServer, traffic_of
+from gnats.monitor.pages.statsz import StatszServer, slow_by_kind, stale_by_kind, traffic_of
 from gnats.options.values.tls import TLS_TIMEOUT, TLSOptions
 from gnats.system.usage import cores, process, resident_bytes
 from gnats.version import NATS_VERSION, PROTO, RUNTIME, __version__, feature_flags
@@ -16,6 +15,7 @@ from gnats.version import NATS_VERSION, PROTO, RUNTIME, __version__, feature_fla
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
     from gnats.auth.authenticator import Authenticator
+    from gnats.gateways.gateways import Gateways
     from gnats.operator.mode import OperatorMode
     from gnats.options.options import Options
     from gnats.options.values.cluster import ClusterOptions
@@ -92,12 +92,8 @@ def varz(server: VarzServer) -> Page:
         "trusted_operators_claim": _operators(server),
         "system_account": name_of(server.system_account),
         "pinned_account_fails": server.operator_mode.pinned_failures if server.operator_mode else 0,
-        "slow_consumer_stats": count_by_kind(
-            server.state.slow_consumers, cluster.slow if cluster else 0, leafs.slow if leafs else 0
-        ),
-        "stale_connection_stats": count_by_kind(
-            server.state.stale_connections, cluster.stale if cluster else 0, leafs.stale if leafs else 0
-        ),
+        "slow_consumer_stats": slow_by_kind(server),
+        "stale_connection_stats": stale_by_kind(server),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
         "tls_cert_not_after": _not_after(opts.tls) if opts.tls else "",
     }
@@ -131,7 +127,7 @@ def _configuration(server: VarzServer) -> Page:
         "max_payload": opts.max_payload,
         "max_pending": opts.max_pending,
         "cluster": _cluster(opts.cluster, server.cluster.port if server.cluster else opts.cluster.port),
-        "gateway": _gateway(opts.gateway, opts.cluster),
+        "gateway": _gateway(opts.gateway, server.gateways, opts.cluster),
         "leaf": _leafnodes(opts.leafnodes, server.leafs.port if server.leafs else 0, opts.cluster),
         "mqtt": {},
         "websocket": {},
@@ -180,19 +176,19 @@ def _cluster(cluster: "ClusterOptions", port: int) -> Page:
     return without_empty(page, page)
 
 
-def _gateway(gateway: "GatewayOptions", cluster: "ClusterOptions") -> Page:
+def _gateway(gateway: "GatewayOptions", gateways: "Gateways | None", cluster: "ClusterOptions") -> Page:
     tls = gateway.tls
     page: Page = {
         "name": gateway.name,
         "host": gateway.host,
-        "port": gateway.port,
+        "port": gateways.port if gateways else gateway.port,
         "auth_timeout": number(gateway.auth_timeout),
         "tls_timeout": number(tls.timeout if tls else TLS_TIMEOUT) if gateway.port or tls else 0,
         "tls_required": tls is not None,
         "tls_verify": tls is not None,
         "advertise": gateway.advertise,
         "connect_retries": gateway.connect_retries,
-        "gateways": _remote_gateways(gateway),
+        "gateways": _remote_gateways(gateway, gateways),
         "reject_unknown": gateway.reject_unknown,
         # nats-server shows those of the cluster, although a gateway has its own
         "write_deadline": _ns(cluster.write_deadline),
@@ -202,13 +198,16 @@ def _gateway(gateway: "GatewayOptions", cluster: "ClusterOptions") -> Page:
     return without_empty(page, page)
 
 
-def _remote_gateways(gateway: "GatewayOptions") -> list[Page]:
-    urls = {remote.name: [url.host for url in remote.urls] for remote in gateway.gateways}
+def _remote_gateways(gateway: "GatewayOptions", gateways: "Gateways | None") -> list[Page]:
+    urls: dict[str, list[str]] = {}
+    if gateways:
+        urls = {remote.name: [url.host for url in remote.urls] for remote in gateway.gateways}
+        urls |= {name: remote.hosts for name, remote in gateways.remotes.items()}
     pages: list[Page] = [
         {
             "name": remote.name,
             "tls_timeout": number(remote.tls.timeout) if remote.tls else 0,
-            "urls": list(dict.fromkeys(urls[remote.name])) if gateway.configured else [],
+            "urls": list(dict.fromkeys(urls.get(remote.name, ()))),
         }
         for remote in gateway.gateways
     ]

@@ -59,7 +59,7 @@ def test_pages_need_nothing_that_is_not_always_there() -> None:
 import sys
 for name in ("aiohttp", "ssl", "cryptography", "prometheus_client"):
     sys.modules[name] = None
-from gnats.monitor.pages import accountz, clusterz, connz, debugz, healthz, subsz, varz
+from gnats.monitor.pages import accountz, connz, debugz, gatewayz, healthz, raftz, subsz, varz
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
     assert done.returncode == 0, done.stderr
