@@ -24,7 +24,6 @@ from gnats.core.links.gateway_session import GatewaySession
 
 pytestmark = pytest.mark.timeout(300 * SCALE)
 
-ROUNDS = (10 if SANITIZED else 60) * SCALE
 DEATHS = (15 if SANITIZED else 80) * SCALE
 JOBS = (300 if SANITIZED else 3000) * SCALE
 PASSING = tuple(f"X{n}" for n in range(4))

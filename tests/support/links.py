@@ -71,7 +71,7 @@ def interest(held: list[list[tuple[Handle, int, int]]], wanted: int) -> dict[Key
         for handle, kind, weight in subs:
             key = number, handle.subject, handle.queue
             local, remote, _ = found.get(key, NOTHING)
-            members = max(weight, 1) if handle.queue and kind in (ROUTER, LEAF) else 1
+            members = max(weight, 1) if handle.queue and kind in (ROUTER, GATEWAY, LEAF) else 1
             if kind in (ROUTER, GATEWAY, LEAF):
                 remote += members if wanted & WANT_REMOTE else 0
             else:

@@ -15,7 +15,7 @@ from support.failing_server import build
 from support.links import NOTHING, WANT_LOCAL, WANT_NUMBERS, WANT_REMOTE, Link, interest, sizes
 from support.process import SANITIZED
 
-from gnats.core.runtime.kinds import CLIENT, LEAF, ROUTER
+from gnats.core.runtime.kinds import CLIENT, GATEWAY, LEAF, ROUTER
 from gnats.core.subjects.interest_queue import QueueProbe
 from gnats.core.subjects.sublist import Handle, Sublist
 
@@ -150,7 +150,7 @@ def test_what_is_there_comes_first_and_an_account_left_is_forgotten() -> None:
 
 SUBJECTS = st.sampled_from([b"a", b"a.b", b"a.*", b">", b"*"])
 GROUPS = st.sampled_from([b"", b"", b"g", b"ab"])
-KINDS = st.sampled_from([CLIENT, CLIENT, ROUTER, LEAF])
+KINDS = st.sampled_from([CLIENT, CLIENT, ROUTER, GATEWAY, LEAF])
 STEPS = st.lists(
     st.tuples(st.integers(0, 1), SUBJECTS, GROUPS, KINDS, st.integers(0, 3), st.integers(0, 6)), max_size=80
 )

@@ -83,7 +83,7 @@ def count(held: list[tuple[Handle, int, int]], queue: bytes) -> Counts:
     """The interest of a subject and group: count every subscription, in a group with its weight."""
     local = remote = 0
     for _, kind, weight in held:
-        members = max(weight, 1) if queue and kind in (ROUTER, LEAF) else 1
+        members = max(weight, 1) if queue and kind in (ROUTER, GATEWAY, LEAF) else 1
         if kind in (ROUTER, GATEWAY, LEAF):
             remote += members
         else:

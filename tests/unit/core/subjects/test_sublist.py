@@ -19,7 +19,7 @@ from gnats.core.subjects.sublist import Handle, Sublist
 
 pytestmark = pytest.mark.timeout(120)
 
-ROUTER, LEAF = 1, 4  # kinds of connection
+ROUTER, GATEWAY, LEAF = 1, 2, 4  # kinds of connection
 
 
 @pytest.fixture
@@ -318,7 +318,7 @@ def test_groups_and_plain_subscribers_are_told_apart(sublist: Sublist) -> None:
     del held
 
 
-@pytest.mark.parametrize("kind", [ROUTER, LEAF])
+@pytest.mark.parametrize("kind", [ROUTER, GATEWAY, LEAF])
 def test_a_remote_member_appears_as_often_as_its_weight(sublist: Sublist, kind: int) -> None:
     local = [sublist.subscribe(b"foo", b"q", b"local") for _ in range(2)]
     remote = [sublist.subscribe(b"foo", b"q", sid, kind, 10) for sid in (b"r1", b"r2")]
