@@ -63,6 +63,7 @@ ORDER = (
     "gnats.auth",
     "gnats.cluster",
     "gnats.leafnodes",
+    "gnats.gateways",
     "gnats.operator",
     "gnats.jetstream.settings",
     "gnats.jetstream.disk",

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gnats.clock import timeout
 from gnats.cluster.handshake import compiled_permissions
 from gnats.cluster.info import OwnInfo
+from gnats.cluster.link_connection import LinkConnection
 from gnats.cluster.pinning import Pinning
 from gnats.cluster.route import Route, ping_limits
 from gnats.cluster.routes import Routes
@@ -14,6 +15,7 @@ from gnats.connection.closed_state import ClosedState
 from gnats.errors import OptionError
 from gnats.go.text import quote
 from gnats.options.values.cluster import NOT_SUPPORTED, OFF, S2_AUTO, ClusterOptions
+from gnats.options.values.tls import TLSOptions
 
 if TYPE_CHECKING:
     from gnats.go.url import URL
@@ -113,8 +115,8 @@ class ClusterReload:
             for route in list(cluster.open.values()):
                 if route.connected and not route.solicited:  # else the peer's login is not known
                     await cluster.check_again(route)
-        if pinned_certs(new) != pinned_certs(old):
-            self._close_unpinned(pinned_certs(new))
+        if pinned_certs(new.tls) != pinned_certs(old.tls):
+            close_unpinned(cluster.routes, pinned_certs(new.tls), self._log)
         if new.permissions != old.permissions:
             self._set_permissions()
         if new.compression != old.compression:
@@ -123,14 +125,6 @@ class ClusterReload:
             self._tell()
         if (new.pool_size, set(new.accounts)) != (old.pool_size, set(old.accounts)):
             await self._change_pools()
-
-    def _close_unpinned(self, pins: frozenset[str]) -> None:
-        """Close the routes whose peers have none of the keys that are pinned now."""
-        refused = [route for route in self._cluster.routes if pins and route.peer_key() not in pins]
-        if refused:
-            self._log.notice(f"Disconnect {len(refused)} clients due to pinned certs reload")
-        for route in refused:
-            route.close(self._log, ClosedState.TLS_HANDSHAKE_ERROR)
 
     def _set_permissions(self) -> None:
         """Use new permissions on all routes. What follows in a peer comes after they are in force."""
@@ -219,9 +213,18 @@ def _missing(these: Iterable[T], those: Iterable[T]) -> tuple[T, ...]:
     return tuple(each for each in these if each not in known)
 
 
-def pinned_certs(cluster: ClusterOptions) -> frozenset[str]:
+def pinned_certs(tls: TLSOptions | None) -> frozenset[str]:
     """Return the digests of the keys that peers may have; empty: any."""
-    return cluster.tls.pinned_certs if cluster.tls else frozenset()
+    return tls.pinned_certs if tls else frozenset()
+
+
+def close_unpinned(links: Iterable[LinkConnection[Any]], pins: frozenset[str], log: "Logger") -> None:
+    """Close the connections whose peers have none of the keys that are pinned now."""
+    refused = [link for link in links if pins and link.peer_key() not in pins]
+    if refused:
+        log.notice(f"Disconnect {len(refused)} clients due to pinned certs reload")
+    for link in refused:
+        link.close(log, ClosedState.TLS_HANDSHAKE_ERROR)
 
 
 def _told(cluster: ClusterOptions) -> Mapping[str, object]:

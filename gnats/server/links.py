@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gnats.operator.mode import OperatorMode
     from gnats.options.leafnode_changes import LeafNodeChanges
     from gnats.options.options import Options
+    from gnats.options.values.gateway import GatewayOptions
     from gnats.runtime.dispatch import EventTable
     from gnats.runtime.pollers import Pollers
     from gnats.tls.gateways import GatewayTLS
@@ -160,6 +161,14 @@ class Links:
             self.watch()
         self.leafs.tls = tls
         reload_leafnodes(self.leafs, changes, server.log)
+
+    def reload_gateways(self, old: "GatewayOptions", tls: "GatewayTLS | None") -> None:
+        """Apply changes of the options of gateways, which were `old`."""
+        if self.gateways:
+            from gnats.gateways.reload import reload_gateways
+
+            server = self._server
+            reload_gateways(self.gateways, old, server.opts.gateway, tls, server.log)
 
     def leaf_joined(self, account: "Account") -> None:
         """Tell other clusters, if there are any, that an account has a leaf node (sendLeafNodeConnect)."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gnats.cluster.cluster import Cluster
     from gnats.core.runtime.state import ServerState
     from gnats.events.events import Events
+    from gnats.gateways.gateways import Gateways
     from gnats.jetstream.control.jetstream import JetStream
     from gnats.leafnodes.leafnodes import LeafNodes
     from gnats.log.logger import Logger
@@ -108,6 +109,8 @@ class ReloadedServer(Protocol):
     @property
     def leafs(self) -> "LeafNodes | None": ...
     @property
+    def gateways(self) -> "Gateways | None": ...
+    @property
     def links(self) -> "Links": ...
     @property
     def clients(self) -> "Mapping[int, Session]": ...
@@ -147,6 +150,10 @@ class Reload:
             self._old.leafnodes = replace(self._old.leafnodes, port=server.leafs.port)
         if new.leafnodes.port == RANDOM_PORT:
             new = replace(new, leafnodes=replace(new.leafnodes, port=self._old.leafnodes.port))
+        if server.gateways:
+            self._old.gateway = replace(self._old.gateway, port=server.gateways.port)
+        if new.gateway.port == RANDOM_PORT:
+            new = replace(new, gateway=replace(new.gateway, port=self._old.gateway.port))
         # any free port: keep the current one
         new = replace(new, port=self._old.port) if new.port <= 0 else new
         cluster = self._old.cluster
@@ -172,7 +179,7 @@ class Reload:
         """
         from gnats.options.leafnode_changes import leafnode_changes
         from gnats.options.reloadable import LOG_OPTIONS, diff_options
-        from gnats.server.links import make_cluster_tls, make_leaf_tls
+        from gnats.server.links import make_cluster_tls, make_gateway_tls, make_leaf_tls
 
         server, old, new, before = self._server, self._old, self._new, self._connector.auth
         self._require_running()
@@ -187,7 +194,7 @@ class Reload:
         routes, routes_tls = server.cluster, make_cluster_tls(new)
         if routes and routes.tls and routes_tls and routes.tls.digest != routes_tls.digest:
             notices.setdefault("Cluster", "Reloaded: cluster")  # the same files, with other certificates
-        leaf_tls = make_leaf_tls(new)
+        leaf_tls, gateway_tls = make_leaf_tls(new), make_gateway_tls(new)
         if server.leafs and server.leafs.tls and leaf_tls and server.leafs.tls.digests != leaf_tls.digests:
             notices.setdefault("LeafNode", "")  # the same files, with other certificates
         changed = notices.keys()
@@ -214,6 +221,7 @@ class Reload:
             routes.use_tls(routes_tls)
         if "LeafNode" in changed:
             await server.links.reload_leafs(leafnode_changes(old.leafnodes, new.leafnodes), leaf_tls)
+        server.links.reload_gateways(old.gateway, gateway_tls)
         server.links.close_homeless()
         if log:
             server.log.become(log)

@@ -130,6 +130,7 @@ class GatewayListener:
         self.port: int = self._listener.getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
         self.url = f"nats://{self.address}"
+        self.tls: ssl.SSLContext | None = None  # what to accept connections with
 
     def __enter__(self) -> GatewayListener:
         return self
@@ -139,7 +140,11 @@ class GatewayListener:
 
     def take(self) -> GatewayPeer:
         """Take the next connection as it is. Raises TimeoutError when nobody dials."""
-        return GatewayPeer(self._listener.accept()[0])
+        sock = self._listener.accept()[0]
+        if self.tls:
+            sock.settimeout(TIMEOUT)
+            sock = self.tls.wrap_socket(sock, server_side=True)
+        return GatewayPeer(sock)
 
     def close(self) -> None:
         self._listener.close()

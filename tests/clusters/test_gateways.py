@@ -1,0 +1,92 @@
+"""Clusters of gnats and nats-server that find each other by gateways, lose each other, and meet again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.certs import Certificates
+from support.clusters import line, star
+from support.launch import Launch, launcher
+from support.monitor import monitor
+from support.servers import REFERENCE, Kind, until
+from support.superclusters import SuperCluster, inbound, outbound
+
+from .conftest import require_all
+from .members import named, rows
+
+pytestmark = pytest.mark.timeout(120)
+
+PAIRS = rows(2, 2)
+TRIPLES = rows(3, 2)
+
+Run = Callable[..., SuperCluster]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    """Start a super-cluster of single servers of these kinds, and wait until it is a full mesh."""
+
+    def run(*clusters: tuple[Kind, ...], **how: object) -> SuperCluster:
+        for kinds in clusters:
+            require_all(kinds)
+        made = SuperCluster(launch, clusters, **how)  # type: ignore[arg-type]
+        made.wait_mesh()
+        return made
+
+    launch: Launch
+    with launcher(REFERENCE, tmp_path) as launch:
+        yield run
+
+
+def dials(made: SuperCluster, number: int) -> int:
+    """Return how many connections a server has made to others."""
+    return made[number].log.count("Creating outbound gateway connection to")
+
+
+@pytest.mark.parametrize("kinds", PAIRS, ids=named)
+def test_two_clusters_of_which_one_names_the_other(run: Run, kinds: tuple[Kind, Kind]) -> None:
+    made = run(*((kind,) for kind in kinds), remotes=line)
+    configured = [outbound(made[number])[f"c{1 - number}"]["configured"] for number in (0, 1)]
+    assert configured == [False, True]
+    assert [dials(made, number) for number in (0, 1)] == [1, 1]
+
+
+@pytest.mark.parametrize("kinds", TRIPLES, ids=named)
+def test_three_clusters_become_a_mesh_from_one_seed(run: Run, kinds: tuple[Kind, ...]) -> None:
+    made = run(*((kind,) for kind in kinds), remotes=star)
+    assert [dials(made, number) for number in range(3)] == [2, 2, 2]
+    assert [inbound(made[number]) for number in range(3)] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("kinds", PAIRS, ids=named)
+def test_a_cluster_that_starts_again_is_found(run: Run, kinds: tuple[Kind, Kind]) -> None:
+    made = run(*((kind,) for kind in kinds), remotes=line)
+    made[0].kill()
+    until(lambda: outbound(made[1]) == {})
+    made[0].start_again()
+    made.wait_mesh()
+
+
+@pytest.mark.parametrize("kinds", PAIRS, ids=named)
+def test_all_servers_of_a_cluster_connect_to_each_cluster(run: Run, kinds: tuple[Kind, Kind]) -> None:
+    """The second server of the first cluster has no remotes, and hears of the other one from the first."""
+    made = run((kinds[0], kinds[1]), (kinds[1],), remotes=line)
+    until(lambda: urls_of(made, 1, "c0") == sorted(f"127.0.0.1:{port}" for port in made.ports[0]))
+
+
+def urls_of(made: SuperCluster, number: int, name: str) -> list[str]:
+    """Return the URLs of another cluster that the first server of a cluster knows."""
+    remotes = monitor(made[number], "/varz")["gateway"]["gateways"]
+    return next(sorted(remote["urls"]) for remote in remotes if remote["name"] == name)
+
+
+@pytest.mark.parametrize("kinds", PAIRS[:1], ids=named)
+def test_tls(run: Run, kinds: tuple[Kind, Kind], certs: Certificates) -> None:
+    """A certificate with a name alone: addresses of gossip stand for the name of the first URL."""
+    node = certs.named_node
+    block = f'tls {{ {node.tls_block}, ca_file: "{certs.ca.cert_file}" }}'
+    made = run(*((kind,) for kind in kinds), block=block, host="localhost")
+    for number in 0, 1:
+        assert outbound(made[number])[f"c{1 - number}"]["connection"]["tls_version"] == "1.3"
