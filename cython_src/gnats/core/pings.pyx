@@ -7,6 +7,7 @@ from gnats.core.net.connectionbase cimport trace_verb
 from gnats.core.net.log_records cimport LOG_PING_DELAYED, LOG_PING_TIMER, LOG_STALE, TRACE_IN, TRACE_OUT
 from gnats.core.net.pollstate cimport poller_random
 from gnats.core.protocol.answers cimport send_err
+from gnats.core.routing.gateway_reply cimport sweep_replies
 from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.runtime.timers cimport timer_clear
 from gnats.includes.atomics cimport add64, load8, storei64
@@ -54,6 +55,7 @@ cdef void process_ping_timer(Subscriber c, Pings *p) noexcept nogil:
     cdef bint need_rtt = c.rtt == 0 or p.rtt_start == 0 or now - p.rtt_start > RTT_INTERVAL
     cdef int64_t quiet = now - c.last_in if c.last_in else INT64_MAX
     c.debugf(LOG_PING_TIMER, 0, NULL, 0)
+    sweep_replies(c)
     if quiet < p.interval and not need_rtt and c.kind == CLIENT:
         c.debugf(LOG_PING_DELAYED, quiet, NULL, 0)
     else:

@@ -21,11 +21,18 @@ from gnats.core.messages.encode cimport (
 )
 from gnats.core.messages.message cimport SIZES_ROOM, Message, message_set_data
 from gnats.core.messages.msgtrace cimport REFUSED_REPLY, REFUSED_SIZE, REFUSED_SUBJECT, trace_mapping, trace_refused
-from gnats.core.messages.reserved cimport is_gateway_reply, is_jetstream_ack, is_raft_subject, is_service_reply
+from gnats.core.messages.reserved cimport (
+    is_gateway_reply,
+    is_jetstream_ack,
+    is_mapped_reply,
+    is_raft_subject,
+    is_service_reply,
+)
 from gnats.core.net.connection cimport READ_ERROR, WRITE_ERROR
 from gnats.core.net.connectionbase cimport trace_verb_with
 from gnats.core.net.log_records cimport TRACE_IN, TRACE_IN_PAYLOAD
 from gnats.core.net.pollstate cimport PollState
+from gnats.core.routing.gateway_return cimport answer_request, send_answer
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, ROUTE_NOBODY, RouteOutcome, process_msg_results, route
 from gnats.core.routing.tracing cimport (
     TRACE_ON,
@@ -39,7 +46,7 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.turn cimport turn_spend
 from gnats.core.subjects.match_cache cimport results_match
 from gnats.core.subjects.sublist cimport MatchResult, Subscription, sub_sid
-from gnats.includes.atomics cimport load8, unlikely
+from gnats.includes.atomics cimport likely, load8, load_ptr_acquire, unlikely
 from gnats.includes.text cimport put, put_text
 
 cdef enum:
@@ -86,6 +93,8 @@ cdef inline void check_and_route(Subscriber c, Message *m, Mappings *mappings) n
         return
     if unlikely(c.verbose):
         c.session.send_ok(c)
+    if unlikely(load_ptr_acquire(<void **> &c.mapped_replies) != NULL) and answer_request(c, m):
+        return
     route_here(c, m)
 
 
@@ -104,6 +113,8 @@ cdef void process_inbound_client_msg(Subscriber c, Message *m) noexcept nogil:
 
 
 cdef RouteOutcome route_msg(Subscriber c, const Message *m) noexcept nogil:
+    if unlikely(is_mapped_reply(&m.subject)):
+        return send_answer(m, <Account> m.account)
     return route_here(c, m)
 
 
@@ -244,12 +255,18 @@ cdef RouteOutcome send_internal_msg(
     cdef char *joined = NULL
     cdef Message m
     cdef RouteOutcome outcome
-    cdef MatchResult *r = results_match(&c.ps.cache, account.sublist, subject, sn)
-    if r == NULL:
-        c.out_of_memory(WRITE_ERROR)
-        return ROUTE_NO_MEMORY
-    if r.npsubs == 0 and r.nqgroups == 0:
-        return ROUTE_NOBODY
+    cdef MatchResult *r = NULL
+    cdef bint answers
+    m.subject.p = <char *> subject
+    m.subject.n = sn
+    answers = is_mapped_reply(&m.subject)
+    if likely(not answers):
+        r = results_match(&c.ps.cache, account.sublist, subject, sn)
+        if r == NULL:
+            c.out_of_memory(WRITE_ERROR)
+            return ROUTE_NO_MEMORY
+        if r.npsubs == 0 and r.nqgroups == 0:
+            return ROUTE_NOBODY
     if hn and n and hdr + hn != msg:
         joined = <char *> malloc(hn + n)
         if joined == NULL:
@@ -259,14 +276,12 @@ cdef RouteOutcome send_internal_msg(
         memcpy(joined + hn, msg, n)
     begin_message(c, &m)
     m.account = <void *> account
-    m.subject.p = <char *> subject
-    m.subject.n = sn
     m.shown.p = <char *> shown
     m.shown.n = shown_n
     if rn:
         m.reply.p = <char *> reply
         m.reply.n = rn
     message_set_data(&m, joined if joined != NULL else <char *> (hdr if hn else msg), hn, hn + n, sizes)
-    outcome = process_msg_results(&m, r)
+    outcome = send_answer(&m, account) if unlikely(answers) else process_msg_results(&m, r)
     free(joined)
     return outcome

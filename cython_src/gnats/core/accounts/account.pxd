@@ -88,6 +88,7 @@ cdef class Account:
     cdef TraceDest *trace_dest         # NULL: none; atomic
     cdef readonly object internals     # the server's own subscribers in it: a WeakSet; None before the first
     cdef list peers                    # accounts that this one imports from or exports to
+    cdef uint32_t newest               # the moment that a subscription of this server's own came last; atomic
     cdef uint8_t _is_system            # the system account, whose clients may publish to Raft groups; atomic
     # parts of the header of requests to other accounts; memory of `identity`
     cdef bytes identity

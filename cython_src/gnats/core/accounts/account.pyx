@@ -36,7 +36,9 @@ from gnats.core.messages.responses cimport (
     waiting_free,
     waiting_remove,
 )
+from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.kinds cimport ACCOUNT
+from gnats.core.runtime.moment cimport moment_of
 from gnats.core.runtime.quiesce cimport qs_retire
 from gnats.core.subjects cimport notifications
 from gnats.core.subjects.notifications cimport Notification
@@ -58,6 +60,7 @@ from gnats.includes.atomics cimport (
     load8,
     load64,
     load_ptr_acquire,
+    store32,
     store8,
     store64,
     store_ptr_release,
@@ -247,6 +250,7 @@ cdef class Account:
     cdef bint make_responder(self, MessageHandler take, uint64_t random) noexcept nogil:
         """Subscribe to all responses. The lock is held."""
         cdef Subscription *s
+        cdef uint32_t came = moment_of(monotonic_ns())
         static_assert(PREFIX + 1 <= sizeof(self.prefix))
         static_assert(PREFIX + SUFFIX <= REPLY_ROOM)
         put_random(put_text(self.prefix, REPLY_PREFIX), random)
@@ -257,6 +261,8 @@ cdef class Account:
             return False
         s.internal = 1
         s.flags = SUB_RESPONSES
+        s.qw = came
+        store32(&self.newest, came)
         native_sub(s).fn = take
         native_sub(s).ctx = <void *> self
         if self.insert(s) != SL_OK:

@@ -6,6 +6,7 @@ from libc.string cimport memset
 from gnats.core.auth.permission_cache cimport verdict_deliver, verdict_publish
 from gnats.core.auth.permissions cimport Permissions
 from gnats.core.auth.replies cimport replies_free, replies_new, replies_note, replies_use
+from gnats.core.messages.reserved cimport plain_reply
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.kinds cimport LEAF
 from gnats.core.runtime.quiesce cimport qs_advance
@@ -87,14 +88,18 @@ cdef bint may_subscribe(Guard *g, const char *subject, size_t n, const char *que
 
 cdef bint delivery_denied(Guard *g, PollState *ps, const Slice *subject, const Subscription *s) noexcept nogil:
     cdef void *p = load_ptr_acquire(&g.permissions)
+    cdef Slice plain
     if p == NULL:
         return False
     if (g.kind != LEAF or load8(&g.checks) & CHECK_DENIALS) and not verdict_deliver(
         &ps.verdicts, <Permissions> p, subject.p, subject.n, sub_queue(s), s.queue_len
     ):
         return True
+    if g.kind != LEAF:
+        return False
+    plain = plain_reply(subject)
     # To a leaf node it is delivered as if it were published there (deliverMsg).
-    return g.kind == LEAF and not is_allowed(g, ps, <Permissions> p, subject)
+    return not is_allowed(g, ps, <Permissions> p, &plain)
 
 
 cdef bint note_reply(Guard *g, PollState *ps, const Slice *reply) noexcept nogil:

@@ -7,6 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.accounts.guard cimport Guard
 from gnats.core.auth.permissions cimport Permissions
+from gnats.core.messages.mapped_replies cimport MappedReplies
 from gnats.core.net.connection cimport SESSION_CTL, Connection
 from gnats.core.runtime.inbox cimport inbox_reading
 from gnats.core.runtime.slice cimport Slice
@@ -46,6 +47,9 @@ cdef class Subscriber(Connection):
     cdef uint8_t form             # core.messages.encode.Form of the messages that it gets; atomic, the owner writes
     cdef uint8_t verbose          # answer each of its verbs with +OK
     cdef uint8_t no_responders    # answer its requests with a 503 when no subscriber receives them
+    # Replies under which it was sent requests from other clusters; NULL: none. Under lock, and atomic: its owner looks
+    # without it, and removes the table.
+    cdef MappedReplies *mapped_replies
     cdef Guard guard
     cdef SubTable subs            # by sid; the owner changes it under lock
     cdef SubTable shadows         # in the accounts that `account` imports streams from; by the sid of the original

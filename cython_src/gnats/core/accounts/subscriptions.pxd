@@ -16,7 +16,8 @@ from gnats.core.subjects.sublist cimport SUB_ACCOUNT, Subscription
 # Stands before a subscription of a link (SUB_ACCOUNT), in its memory block.
 cdef struct AccountSub:
     void *account          # borrowed Account
-    void *unused           # keeps the subscription aligned as malloc does
+    uint32_t came          # when it came: see sub_came
+    uint32_t unused        # keeps the subscription aligned as malloc does
 
 
 cdef inline AccountSub *account_sub(const Subscription *s) noexcept nogil:
@@ -26,6 +27,11 @@ cdef inline AccountSub *account_sub(const Subscription *s) noexcept nogil:
 cdef inline void *sub_account(const Subscription *s) noexcept nogil:
     """Return the borrowed Account of a subscription that add_sub() or add_native_sub() has made."""
     return account_sub(s).account if s.flags & SUB_ACCOUNT else (<Subscriber> s.client).account
+
+
+cdef inline uint32_t sub_came(const Subscription *s) noexcept nogil:
+    """Return the moment (core.runtime.moment) that a subscription came; not for shadows."""
+    return account_sub(s).came if s.flags & SUB_ACCOUNT else s.qw
 
 
 # Subscribe in the connection's own account. NULL: error[0] is < 0 for an invalid subject, 0 without memory.

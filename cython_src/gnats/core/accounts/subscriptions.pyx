@@ -1,7 +1,7 @@
 """Subscriptions of a connection; see subscriptions.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from gnats.core.accounts.account cimport Account, account_imports_streams
@@ -20,7 +20,9 @@ from gnats.core.auth.permissions cimport Permissions
 from gnats.core.messages.message cimport NativeSub, native_sub
 from gnats.core.net.connection cimport READ_ERROR
 from gnats.core.net.log_records cimport TRACE_DELSUB
-from gnats.core.runtime.kinds cimport ACCOUNT, GATEWAY, JETSTREAM, ROUTER, SYSTEM
+from gnats.core.runtime.clock cimport monotonic_ns
+from gnats.core.runtime.kinds cimport ACCOUNT, GATEWAY, JETSTREAM, LEAF, ROUTER, SYSTEM
+from gnats.core.runtime.moment cimport moment_of
 from gnats.core.runtime.quiesce cimport qs_retire
 from gnats.core.subjects.sublist cimport (
     SL_NO_MEMORY,
@@ -42,7 +44,7 @@ from gnats.core.subjects.subtable cimport (
     subtable_take_some,
     subtable_text,
 )
-from gnats.includes.atomics cimport bump64, load64, load8, store64, store8, unlikely
+from gnats.includes.atomics cimport bump64, load32, load64, load8, store32, store64, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, put_number
 
@@ -68,6 +70,7 @@ cdef Subscription *add_sub(
     if s == NULL:
         return NULL
     s.internal = c.kind == SYSTEM or c.kind == JETSTREAM or c.kind == ACCOUNT
+    s.qw = note_moment(account, monotonic_ns() if s.internal else c.ps.now)
     return insert_sub(c, account, s, error)
 
 
@@ -82,6 +85,7 @@ cdef Subscription *add_remote_sub(
     s.flags = SUB_ACCOUNT
     s.qw = qw
     account_sub(s).account = <void *> account
+    account_sub(s).came = note_moment(account, c.ps.now) if c.kind == LEAF else 0
     return insert_sub(c, account, s, error)
 
 
@@ -98,8 +102,17 @@ cdef Subscription *add_native_sub(
     c.native_sids += 1
     s.internal = 1
     s.flags = SUB_NATIVE
+    s.qw = note_moment(<Account> c.account, monotonic_ns())
     native_sub(s)[0] = native[0]
     return insert_sub(c, <Account> c.account, s, error)
+
+
+cdef inline uint32_t note_moment(Account account, int64_t now) noexcept nogil:
+    """Note that a subscription comes now; return the moment."""
+    cdef uint32_t moment = moment_of(now)
+    if load32(&account.newest) != moment:
+        store32(&account.newest, moment)
+    return moment
 
 
 cdef Subscription *insert_sub(Subscriber c, Account account, Subscription *s, int *error) noexcept nogil:

@@ -28,9 +28,15 @@ from gnats.core.links.link_session cimport (
 )
 from gnats.core.links.remote_subs cimport MOST_WEIGHT
 from gnats.core.messages.encode cimport FORM_RHMSG, FORM_RMSG
-from gnats.core.messages.message cimport SIZES_ROOM, Message
+from gnats.core.messages.message cimport SIZES_ROOM, Message, RemoteArgs
 from gnats.core.messages.msgtrace cimport trace_free
-from gnats.core.messages.reserved cimport is_gateway_reply, is_jetstream_ack, is_service_reply
+from gnats.core.messages.reserved cimport (
+    is_gateway_reply,
+    is_jetstream_ack,
+    is_mapped_reply,
+    is_service_reply,
+    plain_reply,
+)
 from gnats.core.net.connection cimport (
     CTL_RESUME,
     DENIED_PUBLISH,
@@ -60,6 +66,7 @@ from gnats.core.protocol.parser cimport (
 )
 from gnats.core.protocol.words cimport parse_size, split_line
 from gnats.core.publishing cimport begin_message, map_published
+from gnats.core.routing.gateway_return cimport take_answer
 from gnats.core.routing.origins cimport is_loop_subject
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, route
 from gnats.core.routing.tracing cimport TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
@@ -391,11 +398,12 @@ cdef class LeafSession(LinkSession):
 
     cdef bint may_receive(self, const Slice *subject) noexcept nogil:
         """Return whether the peer may send a message (leafMsgAllowed)."""
-        if is_service_reply(subject.p, subject.n) or is_jetstream_ack(subject):
+        cdef Slice plain = plain_reply(subject)
+        if is_service_reply(plain.p, plain.n) or is_jetstream_ack(&plain):
             return True
         if self.spoke and is_gateway_reply(subject):
             return True
-        return self.may_send(subject) or (
+        return self.may_send(&plain) or (
             not self.spoke and self.guard.permissions != NULL and may_reply(&self.guard, self.ps, subject))
 
     cdef bint may_send(self, const Slice *subject) noexcept nogil:
@@ -490,6 +498,7 @@ cdef class LeafSession(LinkSession):
 
     cdef int process_inbound_msg(self) noexcept nogil:
         cdef Message m = self.input.parser.pa.m
+        cdef RemoteArgs own
         self.read_msgs += 1
         self.read_bytes += m.n
         if self.trace:
@@ -500,6 +509,8 @@ cdef class LeafSession(LinkSession):
             if self.spoke:
                 return go_on(self)
             return self.report(LEAF_PUBLISH_DENIED, m.subject.p, m.subject.n)
+        if unlikely(is_mapped_reply(&m.subject)) and not take_answer(self, &m, &own):
+            return go_on(self)
         show_deliver_subject(&m)
         if unlikely(m.hdr != 0) and may_be_traced(self, &m):
             self.route_traced(&m)

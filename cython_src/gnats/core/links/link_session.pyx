@@ -11,7 +11,7 @@ from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.accounts.subscriptions cimport end_subscriptions, remove_all_subs
 from gnats.core.links.link cimport link_announce, link_end, link_free, link_remove_gone, link_waits, link_walk
 from gnats.core.messages.message cimport SIZES_ROOM, Message
-from gnats.core.messages.reserved cimport is_jetstream_ack
+from gnats.core.messages.reserved cimport is_jetstream_ack, plain_reply
 from gnats.core.net.connection cimport CTL_RESUME, READ_ERROR, WRITE_ERROR, Connection, Denial, SessionType
 from gnats.core.net.log_records cimport LOG_SENT_INTEREST, TRACE_OUT
 from gnats.core.net.outbound cimport outq_put
@@ -229,18 +229,19 @@ cdef void link_session_free(LinkSession c) noexcept nogil:
 cdef void show_deliver_subject(Message *m) noexcept nogil:
     cdef uint32_t dots = 0
     cdef size_t i
-    if m.reply.p == NULL or m.reply.p[0] != c'$' or not is_jetstream_ack(&m.reply):
+    cdef Slice reply = plain_reply(&m.reply)
+    if reply.p == NULL or reply.p[0] != c'$' or not is_jetstream_ack(&reply):
         return
-    if memchr(m.reply.p, c'@', m.reply.n) == NULL:
+    if memchr(reply.p, c'@', reply.n) == NULL:
         return
-    for i in range(m.reply.n):
-        if m.reply.p[i] == c'.':
+    for i in range(reply.n):
+        if reply.p[i] == c'.':
             dots += 1
-        elif m.reply.p[i] == c'@' and dots >= ACK_DOTS:
-            if i + 1 < m.reply.n:
-                m.shown.p = m.reply.p + i + 1
-                m.shown.n = m.reply.n - i - 1
-                m.reply.n = i
+        elif reply.p[i] == c'@' and dots >= ACK_DOTS:
+            if i + 1 < reply.n:
+                m.shown.p = reply.p + i + 1
+                m.shown.n = reply.n - i - 1
+                m.reply.n -= reply.n - i
             return
 
 

@@ -36,7 +36,8 @@ from gnats.core.links.remote_subs cimport (
     process_remote_unsub,
 )
 from gnats.core.messages.encode cimport FORM_RHMSG, FORM_RMSG
-from gnats.core.messages.message cimport Message
+from gnats.core.messages.message cimport Message, RemoteArgs
+from gnats.core.messages.reserved cimport is_mapped_reply
 from gnats.core.net.connection cimport CTL_RESUME, READ_ERROR, WRITE_ERROR, Connection, SessionType
 from gnats.core.net.log_records cimport LOG_INVALID_REMOTE_SUB, LOG_UNKNOWN_ACCOUNT_MSG, TRACE_IN_PAYLOAD
 from gnats.core.net.pollstate cimport PollerBase, hand_over_first
@@ -44,6 +45,7 @@ from gnats.core.pings cimport send_ping
 from gnats.core.protocol.answers cimport send_err, send_ok
 from gnats.core.protocol.parser cimport BAD_REMOTE_SUB_ARGS, BAD_REMOTE_UNSUB_ARGS, PARSE_CLOSED, ParserHandlers
 from gnats.core.publishing cimport begin_message
+from gnats.core.routing.gateway_return cimport take_answer
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
 from gnats.core.runtime.kinds cimport ROUTER
 from gnats.core.runtime.slice cimport Slice
@@ -51,7 +53,7 @@ from gnats.core.runtime.state cimport ServerState
 from gnats.core.sessioninput cimport go_on, input_init
 from gnats.core.subjects.interest_queue cimport InterestChange, change_origin, change_queue, change_subject
 from gnats.includes.arrays cimport array_grow
-from gnats.includes.atomics cimport load8, store8
+from gnats.includes.atomics cimport load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 
@@ -362,6 +364,7 @@ cdef class RouteSession(LinkSession):
 
     cdef int process_inbound_msg(self) noexcept nogil:
         cdef Message m = self.input.parser.pa.m
+        cdef RemoteArgs own
         self.read_msgs += 1
         self.read_bytes += m.n
         if self.trace:
@@ -372,6 +375,8 @@ cdef class RouteSession(LinkSession):
         if m.account == NULL:
             if load8(&self.server._debug) and m.remote != NULL:
                 log_unknown_account(self, LOG_UNKNOWN_ACCOUNT_MSG, &m.remote.account, &m.subject)
+            return go_on(self)
+        if unlikely(is_mapped_reply(&m.subject)) and not take_answer(self, &m, &own):
             return go_on(self)
         show_deliver_subject(&m)
         self.route_message(&m)

@@ -5,6 +5,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, strlen
 
 from gnats.core.messages.message cimport Message, message_bytes, message_shown
+from gnats.core.messages.reserved cimport plain_reply
 from gnats.core.net.outbound cimport (
     ChunkPool,
     OutMark,
@@ -48,9 +49,11 @@ cdef inline char *put_pre(char *p, uint32_t form, const Slice *shown, bint heade
 
 cdef inline char *put_mid(char *p, uint32_t form, const Message *m, size_t size, bint header) noexcept nogil:
     """Write the line from `part` to its end, for `size` bytes of header and payload."""
+    cdef Slice reply
     p = put_text(p, b" ")
     if m.reply.p != NULL and form < FORM_RMSG:
-        p = put_text(put(p, m.reply.p, m.reply.n), b" ")
+        reply = plain_reply(&m.reply)
+        p = put_text(put(p, reply.p, reply.n), b" ")
     if header:
         p = put_text(put(p, m.hdr_text.p, m.hdr_text.n), b" ")
     p = put(p, m.n_text.p, m.n_text.n) if size == m.n else put_number(p, size)

@@ -5,8 +5,11 @@ The publisher's poller does it: directly to its own connections; core.routing.re
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.encode cimport Frame
 from gnats.core.messages.message cimport Message
+from gnats.core.messages.reserved cimport plain_reply
 from gnats.core.net.connection cimport Connection
 from gnats.core.net.connectionbase cimport ConnectionBase
+from gnats.core.runtime.kinds cimport CLIENT
+from gnats.core.runtime.slice cimport Slice
 from gnats.includes.atomics cimport load8
 
 
@@ -37,6 +40,11 @@ cdef inline void note_shown(const Message *m) noexcept nogil:
 cdef inline bint is_dropped(Subscriber c, const Message *m) noexcept nogil:
     """Return whether to drop a client's message for a consumer over its gate, instead of stalling the client."""
     return load8(&c.gated) and load8(&c.server._no_stall) and (<Connection> m.origin).may_stall
+
+
+cdef inline Slice reply_of(Subscriber c, const Message *m) noexcept nogil:
+    """Return the reply that a connection sees in a message."""
+    return plain_reply(&m.reply) if c.kind == CLIENT else m.reply
 
 
 # Queue a message to a connection of the calling poller.

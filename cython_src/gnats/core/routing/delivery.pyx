@@ -9,12 +9,14 @@ from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.net.connectionbase cimport ConnectionBase
 from gnats.core.net.log_records cimport TRACE_OUT, TRACE_OUT_PAYLOAD
+from gnats.core.runtime.slice cimport Slice
 from gnats.includes.atomics cimport bump64, load8, load8_acquire, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put
 
 
 cdef Egress deliver_local(Subscriber c, const Message *m, const Frame *f) noexcept nogil:
+    cdef Slice reply
     cdef bint noted
     if unlikely(load8(&c.closing)):
         return EGRESS_CLIENT_CLOSED
@@ -32,7 +34,8 @@ cdef Egress deliver_local(Subscriber c, const Message *m, const Frame *f) noexce
     bump64(&c.out_bytes, f.size)
     if unlikely(c.guard.checks & NOTE_REPLIES) and m.reply.p != NULL:
         pthread_mutex_lock(&c.lock)
-        noted = note_reply(&c.guard, c.ps, &m.reply)
+        reply = reply_of(c, m)
+        noted = note_reply(&c.guard, c.ps, &reply)
         pthread_mutex_unlock(&c.lock)
         if not noted:
             c.out_of_memory(WRITE_ERROR)

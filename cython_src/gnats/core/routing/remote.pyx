@@ -33,9 +33,11 @@ from gnats.core.routing.delivery cimport (
     Egress,
     is_dropped,
     note_shown,
+    reply_of,
     trace_out,
 )
 from gnats.core.runtime.kinds cimport JETSTREAM
+from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport MAX_POLLERS, ServerState
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.arrays cimport array_grow
@@ -135,6 +137,7 @@ cdef Egress deliver_now(Subscriber c, const Message *m, Subscription *s, const F
     cdef PollState *ps = m.ps
     cdef int64_t nm = 0, max = 0
     cdef bint wake = False, over = False, dropped
+    cdef Slice reply
     pthread_mutex_lock(&c.lock)
     if c.refused:
         pthread_mutex_unlock(&c.lock)
@@ -161,7 +164,8 @@ cdef Egress deliver_now(Subscriber c, const Message *m, Subscription *s, const F
         c.remote_msgs += 1
         c.remote_bytes += f.size
         if unlikely(load8(&c.guard.checks) & NOTE_REPLIES) and m.reply.p != NULL:
-            if not note_reply(&c.guard, ps, &m.reply):
+            reply = reply_of(c, m)
+            if not note_reply(&c.guard, ps, &reply):
                 c.refuse_out_of_memory()
                 wake = True
         over = check_pending(c, &wake)

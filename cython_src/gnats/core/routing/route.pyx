@@ -18,6 +18,7 @@ from gnats.core.messages.encode cimport (
 )
 from gnats.core.messages.message cimport Message, NativeSub, RemoteArgs, native_sub
 from gnats.core.messages.msgtrace cimport trace_egress, trace_stream_export
+from gnats.core.messages.reserved cimport is_mapped_reply
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.net.log_records cimport LOG_AUTO_UNSUBSCRIBE
 from gnats.core.net.pollstate cimport hand_over_first, poller_random
@@ -32,6 +33,7 @@ from gnats.core.routing.delivery cimport (
     deliver_local,
     note_shown,
 )
+from gnats.core.routing.gateway_reply cimport remember_reply
 from gnats.core.routing.origins cimport (
     gateway_rank,
     is_link,
@@ -408,6 +410,10 @@ cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept 
         return EGRESS_OK if deliver_internal(m, s) else EGRESS_CLIENT_CLOSED
     if unlikely(is_denied(m, s)):
         return EGRESS_SUB_DENY
+    if unlikely(m.remote != NULL) and s.kind == CLIENT and is_mapped_reply(&m.reply):
+        if not remember_reply(<Subscriber> s.client, m):
+            (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+            return EGRESS_CLIENT_CLOSED
     frame = frame_for(m, frames, load8(&(<Subscriber> s.client).form))
     if unlikely(frame == NULL):
         (<Connection> m.origin).out_of_memory(WRITE_ERROR)

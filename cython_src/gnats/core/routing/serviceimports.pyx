@@ -12,7 +12,7 @@ from gnats.core.accounts.subscriber cimport ClientDetails, Subscriber
 from gnats.core.messages.headers cimport begin_header_without
 from gnats.core.messages.message cimport SIZES_ROOM, Hop, Message, RemoteArgs, message_set_data
 from gnats.core.messages.msgtrace cimport trace_service_import
-from gnats.core.messages.reserved cimport has_prefix, is_jetstream_ack
+from gnats.core.messages.reserved cimport has_prefix, is_jetstream_ack, is_mapped_reply
 from gnats.core.messages.responses cimport (
     SINGLETON,
     Expected,
@@ -25,6 +25,7 @@ from gnats.core.messages.responses cimport (
 from gnats.core.messages.sampling cimport sampled_by_header
 from gnats.core.net.connection cimport WRITE_ERROR
 from gnats.core.net.pollstate cimport PollState, poller_random64
+from gnats.core.routing.gateway_return cimport send_answer
 from gnats.core.routing.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOutcome, route
 from gnats.core.routing.tracing cimport set_trace_dest
 from gnats.core.runtime.clock cimport monotonic_ns
@@ -77,7 +78,11 @@ cdef inline bint replace_reply(
 
 cdef bint route_here(const Message *m, Account account) noexcept nogil:
     """Route a message in another account. Return whether a subscriber received it."""
-    cdef RouteOutcome outcome = route(m, account.sublist)
+    cdef RouteOutcome outcome
+    if unlikely(is_mapped_reply(&m.subject)):   # a response to a request that came through a leaf node
+        outcome = send_answer(m, account)
+    else:
+        outcome = route(m, account.sublist)
     if unlikely(outcome == ROUTE_NO_MEMORY):
         (<Subscriber> m.origin).out_of_memory(WRITE_ERROR)
     return outcome == ROUTE_DELIVERED

@@ -12,7 +12,7 @@ from gnats.core.accounts.subscriptions cimport sub_account
 from gnats.core.messages.encode cimport Frame, Frames, frame_address, frame_for, frames_begin, frames_end
 from gnats.core.messages.message cimport SIZES_ROOM, Message
 from gnats.core.messages.msgtrace cimport trace_hop, trace_next_hop
-from gnats.core.messages.reserved cimport is_jetstream_ack
+from gnats.core.messages.reserved cimport is_jetstream_ack, plain_reply
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.routing.delivery cimport (
     EGRESS_CLIENT_CLOSED,
@@ -201,7 +201,7 @@ cdef char *put_part(
     """Write "verb [origin] [account] subject [reply | + reply groups... | '|' groups...] [0]" and return its end."""
     cdef bint replies = m.reply.p != NULL and m.reply.n != 0
     cdef bint on_behalf = False
-    cdef Slice name
+    cdef Slice name, plain = plain_reply(&m.reply)
     cdef size_t i
     if target.sub.kind != LEAF:
         on_behalf = names_origin(<Subscriber> target.link, <Subscriber> m.origin)
@@ -219,7 +219,7 @@ cdef char *put_part(
         p = put_text(p, b" +" if replies else b" |")
     if replies:
         p = put(put_text(p, b" "), m.reply.p, m.reply.n)
-        if m.shown.p != NULL and is_jetstream_ack(&m.reply):   # what its subscribers see: see show_deliver_subject
+        if m.shown.p != NULL and is_jetstream_ack(&plain):   # what its subscribers see: see show_deliver_subject
             p = put(put_text(p, b"@"), m.shown.p, m.shown.n)
     if target.groups:
         for i in range(t.ngroups):

@@ -9,5 +9,6 @@ cdef enum:
 cdef class ServerState:
     cdef void *pollers[MAX_POLLERS]   # PollState by index; set before the first connection
     cdef uint8_t _debug, _trace, _trace_verbose, _trace_headers, _no_stall
+    cdef void *gateways               # a core.routing.gateway_reply.GatewayTable; NULL: there are none
     cdef uint64_t _max_traced         # bytes of a payload that a trace shows; 0: all of it
     cdef uint64_t _slow_consumers, _stale_connections, _stalls

@@ -53,8 +53,8 @@ cdef struct Subscription:
     uint32_t subject_len
     uint32_t queue_len   # 0: it is in no queue group
     uint32_t sid_len
-    # weight of a remote queue subscription, 0 counts as 1; while it is in a trie, only
-    # Sublist.update_remote_qsub may change it
+    # Weight of a remote queue subscription, 0 counts as 1; while it is in a trie, only Sublist.update_remote_qsub may
+    # change it. Of one of this server's own: the moment it came (core.runtime.moment).
     uint32_t qw
     uint8_t kind         # kind of the subscriber's connection (CLIENT, ROUTER, ...)
     uint8_t closed       # 1 once unsubscribed or its connection has gone; atomic

@@ -3,14 +3,16 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memmove
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.messages.message cimport Message
-from gnats.core.messages.reserved cimport REPLY_PREFIX
+from gnats.core.messages.reserved cimport GATEWAY_PREFIX, REPLY_PREFIX, is_service_reply, plain_reply
 from gnats.core.messages.responses cimport Expected, expected_other, replymap_find
 from gnats.core.net.pollstate cimport PollState
-from gnats.core.subjects.sublist cimport Subscription, sl_generation_at
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.sublist cimport Subscription, sl_generation_at, sl_generation_slot
+from gnats.includes.atomics cimport unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport goes_on_from_text, put_text
 from gnats.includes.units cimport SECOND
@@ -52,6 +54,9 @@ cdef enum:
     MAX_HOPS = 32              # accounts through which a request may come
     GROUP_ROOM = 128           # bytes of the longest JSON text that can name a priority group
     FIELDS_ROOM = 768          # bytes of the lines of a heartbeat; a stream and a consumer name have 255 each
+
+# How long the interest of a requester in another cluster may be on its way.
+cdef int64_t INTEREST_COMES = 2 * SECOND
 
 
 cdef bint on_request(void *ctx, const Message *m, const Subscription *s) noexcept nogil:
@@ -185,9 +190,11 @@ cdef bint group_allowed(
 
 # -- the next request --------------------------------------------------------------------------------------------------
 
-cdef bint request_has_interest(ConsumerState o, WaitingRequest *wr) noexcept nogil:
+cdef bint request_has_interest(ConsumerState o, WaitingRequest *wr, int64_t now) noexcept nogil:
     """Return whether the request's reply subject has a subscriber."""
     cdef uint64_t generation
+    if unlikely(goes_on_from_text(wr.reply, wr.reply_n, GATEWAY_PREFIX)) and not interest_has_come(wr, now):
+        return True
     if goes_on_from_text(wr.reply, wr.reply_n, REPLY_PREFIX):
         return requester_listens(o, wr)
     generation = sl_generation_at(o.stream.account.sublist, wr.slot)
@@ -196,6 +203,22 @@ cdef bint request_has_interest(ConsumerState o, WaitingRequest *wr) noexcept nog
     if not o.stream.account.sublist.has_interest(wr.reply, wr.reply_n):
         return False
     wr.generation = generation
+    return True
+
+
+cdef bint interest_has_come(WaitingRequest *wr, int64_t now) noexcept nogil:
+    """Return whether the requester's interest, which is of another cluster, is known here by now: then go by the plain
+    reply. A reply that is another server's, to a service import, stays as it is."""
+    cdef Slice reply, plain
+    reply.p = wr.reply
+    reply.n = wr.reply_n
+    plain = plain_reply(&reply)
+    if now - wr.received < INTEREST_COMES or is_service_reply(plain.p, plain.n):
+        return False
+    wr.reply_n = <uint32_t> plain.n
+    memmove(wr.reply, plain.p, plain.n)
+    wr.slot = sl_generation_slot(wr.reply, wr.reply_n)
+    wr.generation = 0
     return True
 
 
@@ -264,7 +287,7 @@ cdef WaitingRequest *next_waiting(ConsumerState o, PollState *ps, size_t size, i
             wr.b -= <int64_t> size
             if wr.b == 0:
                 waitq_set_n(&o.waiting, wr, 1)   # its bytes are used up: this message is its last
-        if not request_has_interest(o, wr):
+        if not request_has_interest(o, wr, ps.now):
             waitq_remove(&o.waiting, wr)
             continue
         return waitq_pop(&o.waiting)
@@ -327,7 +350,7 @@ cdef void process_waiting(ConsumerState o, bint eos, int64_t now) noexcept nogil
         elif eos and wr.no_wait and (wr.expires == 0 or wr.d > 0):
             outq_status(&o.out, wr.reply, wr.reply_n, NULL, 0, b"404 No Messages", b"")
             waitq_remove(&o.waiting, wr)
-        elif not request_has_interest(o, wr):
+        elif not request_has_interest(o, wr, now):
             waitq_remove(&o.waiting, wr)
         else:
             if wr.hbt:
