@@ -1,7 +1,7 @@
 """A server's gateways: listens for them, dials other clusters, and joins what the other modules decide."""
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from gnats.cluster.info import TRACES_PROTO, PeerInfo
 from gnats.cluster.link_health import Configured, LinkHealth
 from gnats.connection.closed_state import ClosedState
 from gnats.core.net.connection import Connection
+from gnats.core.routing.gateway_reply import GatewayReplies, name_hash
 from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_PONG
 from gnats.core.runtime.kinds import GATEWAY
 from gnats.gateways.gateway import Gateway
@@ -29,6 +30,7 @@ from gnats.runtime.reporting import Reporting
 
 if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
+    from gnats.cluster.route import Route
     from gnats.core.links.gateway_session import GatewaySession
     from gnats.core.runtime.state import ServerState
     from gnats.log.logger import Logger
@@ -97,6 +99,7 @@ class Gateways(Connections[Gateway]):
         """TLS of new connections; None: clear text."""
         self._options = options
         self._spawn = spawn
+        self._own_id = text_bytes(identity.id)
         block = options().gateway
         self.name = block.name
         """The name of this cluster."""
@@ -106,6 +109,7 @@ class Gateways(Connections[Gateway]):
         """The clusters of the configuration, and those that other servers tell of."""
         self.info = OwnInfo(identity, options)
         self.table = GatewayTable()
+        self._replies = GatewayReplies(state)
         self._handshake = Handshake(self, log, options=options, spawn=spawn)
         self._solicitor = Solicitor(
             log,
@@ -134,6 +138,7 @@ class Gateways(Connections[Gateway]):
         log, block = self._log, self._options().gateway
         sock = await listen_for_servers("gateway", block.host, max(block.port, 0))
         self._pollers = cycle(pollers.serving)
+        self._replies.set_gateway(text_bytes(self.name), self._own_id)
         self._listener = AcceptLoop(sock, "Gateway", self._accepted, log)
         self.info.port = self._listener.port
         name = quote(self.name)
@@ -284,7 +289,8 @@ class Gateways(Connections[Gateway]):
         gateway.session = None
         name = f" - Remote: {gateway.remote_name}" if gateway.remote_name else ""
         self._log.notice(f"{gateway} - Gateway connection closed: {ClosedState(reason)}{name}")
-        self.table.remove(gateway)
+        if self.table.remove(gateway) and gateway.outbound:
+            self._set_ways()
         self._tell_watchers()
         if remote is None or gateway.no_reconnect or not self.running:
             return
@@ -343,6 +349,7 @@ class Gateways(Connections[Gateway]):
             return
         connect = self.info.connect(url, tls=self._tls_to(remote) is not None)
         self._join(gateway, info, connect + self.info.line())
+        self._set_ways()
         self._log.debug(f"{gateway} - Gateway connect protocol sent to {quote(gateway.name)}")
         self._log_registered(gateway, f"Outbound gateway connection to {quote(gateway.name)}")
         self._rank()
@@ -360,6 +367,19 @@ class Gateways(Connections[Gateway]):
             headers=info.headers and not self._options().no_header_support,
             traces=info.proto >= TRACES_PROTO,
             command=self.info.command(),
+        )
+
+    def _set_ways(self) -> None:
+        """Tell the pollers where to send what answers mapped replies."""
+        outbound = [gateway for gateway in self.table if gateway.outbound]
+        self._replies.set_gateway_links(
+            {name_hash(text_bytes(each.name)): each.session for each in outbound if each.session}
+        )
+
+    def set_routes(self, routes: "Iterable[Route]") -> None:
+        """Tell the pollers the ways to the other servers of this cluster, one to each."""
+        self._replies.set_gateway_routes(
+            {name_hash(text_bytes(route.remote_id)): route.session for route in routes if route.session}
         )
 
     def answered(self, gateway: Gateway) -> None:

@@ -57,6 +57,8 @@ LOOP_DELAY = 30.0
 PERMISSION_DELAY = 30.0
 SAME_CLUSTER_DELAY = 30.0
 MIN_VERSION_DELAY = 5.0
+MAPPED_REPLIES = b"_GR_.>"
+"""Subjects of answers to requests that have come from other clusters (core/routing/gateway_reply)."""
 
 _TLS_FAILED = ClosedState.TLS_HANDSHAKE_ERROR
 
@@ -556,7 +558,7 @@ class LeafNodes(Connections[Leaf]):
         permissions, receive = session_permissions(leaf)
         max_subs, max_payload = limits(leaf, self._options())
         leaf.has_joined = True
-        leaf.mapped = announced_anyway(leaf)
+        leaf.mapped = announced_anyway(leaf, self._options())
         leaf.session.join(
             leaf.account,
             greeting=greeting,
@@ -600,7 +602,7 @@ class LeafNodes(Connections[Leaf]):
     def update_mapped(self) -> None:
         """Announce the present mappings and service imports of accounts, which may have changed."""
         for leaf in self.table:
-            mapped = announced_anyway(leaf)
+            mapped = announced_anyway(leaf, self._options())
             if mapped != leaf.mapped and leaf.session and not leaf.leaving:
                 leaf.mapped = mapped
                 try:
@@ -609,16 +611,18 @@ class LeafNodes(Connections[Leaf]):
                     self._out_of_memory(leaf)
 
 
-def announced_anyway(leaf: Leaf) -> tuple[bytes, ...]:
+def announced_anyway(leaf: Leaf, options: "Options") -> tuple[bytes, ...]:
     """Return the subjects that are announced whoever subscribes.
 
-    These are the account's mappings, and at a hub its service imports, whose interest permissions would hide.
+    These are the account's mappings, at a hub its service imports, whose interest permissions would hide, and
+    with gateways the replies that these map.
     """
     account = leaf.account
     imports = (
         [] if leaf.spoke else [service.subscription()[0] for service in account.service_imports.values()]
     )
-    return tuple(dict.fromkeys((*account.mapped, *imports)))
+    replies = (MAPPED_REPLIES,) if options.gateway.configured else ()
+    return tuple(dict.fromkeys((*account.mapped, *imports, *replies)))
 
 
 def configured(remote: Remote) -> Configured:

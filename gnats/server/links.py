@@ -85,6 +85,9 @@ class Links:
         parts: tuple[Cluster | LeafNodes | Gateways | None, ...] = self.cluster, self.leafs, self.gateways
         self._parts = [part for part in parts if part is not None]
         self._watched = False
+        if self.cluster and self.gateways:
+            cluster, gateways = self.cluster, self.gateways
+            cluster.watchers.add(lambda: gateways.set_routes(cluster.routes.one_of_each()))
 
     def __bool__(self) -> bool:
         """Whether the server may have connections to others."""

@@ -31,7 +31,8 @@ from gnats.core.links.remote_subs cimport (
     process_remote_unsub,
 )
 from gnats.core.messages.encode cimport FORM_RHMSG, FORM_RMSG
-from gnats.core.messages.message cimport Message
+from gnats.core.messages.message cimport Message, RemoteArgs
+from gnats.core.messages.reserved cimport is_mapped_reply
 from gnats.core.net.connection cimport (
     CTL_RESUME,
     PROTOCOL_VIOLATION,
@@ -56,6 +57,7 @@ from gnats.core.protocol.parser cimport (
 )
 from gnats.core.protocol.words cimport split_line
 from gnats.core.publishing cimport begin_message
+from gnats.core.routing.gateway_return cimport take_answer
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
@@ -64,7 +66,7 @@ from gnats.core.subjects.interest_queue cimport InterestChange, change_queue, ch
 from gnats.core.subjects.sublist cimport Subscription, sub_new, sub_sid
 from gnats.core.subjects.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take
 from gnats.includes.arrays cimport array_grow
-from gnats.includes.atomics cimport load8, store32, store8, store8_release
+from gnats.includes.atomics cimport load8, store32, store8, store8_release, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put, put_text
 
@@ -387,6 +389,7 @@ cdef class GatewaySession(LinkSession):
 
     cdef int process_inbound_msg(self) noexcept nogil:
         cdef Message m = self.input.parser.pa.m
+        cdef RemoteArgs own
         self.read_msgs += 1
         self.read_bytes += m.n
         if self.outbound:
@@ -398,6 +401,8 @@ cdef class GatewaySession(LinkSession):
         m.account = self.registry.find(m.remote.account.p, m.remote.account.n)
         if m.account == NULL:
             self.note_unknown_account(&m)
+            return go_on(self)
+        if unlikely(is_mapped_reply(&m.subject)) and not take_answer(self, &m, &own):
             return go_on(self)
         show_deliver_subject(&m)
         self.route_message(&m)

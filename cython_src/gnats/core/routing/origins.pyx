@@ -14,7 +14,8 @@ cdef bint may_go_over(const Message *m, const Subscription *s) noexcept nogil:
     if m.remote == NULL:
         return True
     if s.kind == GATEWAY:
-        return (<Subscriber> m.origin).kind == LEAF
+        return (<Subscriber> m.origin).kind == LEAF or (
+            m.remote.returned and not is_service_reply(m.subject.p, m.subject.n))
     return (<Subscriber> m.origin).kind == GATEWAY or (
         (<Subscriber> m.origin).kind == LEAF and not (<Subscriber> m.origin).spoke)
 

@@ -28,6 +28,7 @@ cdef struct Target:
 cdef struct Targets:
     size_t n, cap
     size_t gateways        # how many are gateways
+    const char *prefix     # of the reply that they get; NULL: none (core.routing.gateway_reply)
     Target *at
     Target few[FEW_TARGETS]
     # subscriptions of links that were chosen in their queue groups, in the order of the groups

@@ -12,7 +12,7 @@ from gnats.core.accounts.subscriptions cimport sub_account
 from gnats.core.messages.encode cimport Frame, Frames, frame_address, frame_for, frames_begin, frames_end
 from gnats.core.messages.message cimport SIZES_ROOM, Message
 from gnats.core.messages.msgtrace cimport trace_hop, trace_next_hop
-from gnats.core.messages.reserved cimport is_jetstream_ack, plain_reply
+from gnats.core.messages.reserved cimport MAPPED_N, is_jetstream_ack, plain_reply
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.routing.delivery cimport (
     EGRESS_CLIENT_CLOSED,
@@ -21,6 +21,7 @@ from gnats.core.routing.delivery cimport (
     EGRESS_ONLY_NO_SUPPORT,
     deliver_local,
 )
+from gnats.core.routing.gateway_reply cimport prefix_for
 from gnats.core.routing.origins cimport gateway_rank
 from gnats.core.routing.remote cimport deliver_remote
 from gnats.core.routing.tracing cimport set_trace_hop
@@ -114,6 +115,7 @@ cdef uint64_t targets_send(Targets *t, const Message *m, Frames *frames) noexcep
     cdef size_t i
     if unlikely(t.gateways != 0):
         sort_by_turn(t)
+        t.prefix = prefix_for(m, <Account> sub_account(t.at[t.n - 1].sub))
     for i in range(t.n):
         addi64_seq(&t.at[i].sub.nm, 1)
         if unlikely(m.trace != NULL):
@@ -186,6 +188,8 @@ cdef bint send_to(
 
 cdef size_t part_room(const Targets *t, const Target *target, const Message *m, const Slice *subject) noexcept nogil:
     cdef size_t i, n = strlen(b"LMSG ") + subject.n + strlen(b" ") + m.reply.n + strlen(b" + @ 0") + m.shown.n
+    if target.sub.kind == GATEWAY:
+        n += MAPPED_N
     if target.sub.kind != LEAF:
         n += (<Account> sub_account(target.sub)).name.n + (<Subscriber> m.origin).cluster.n + strlen(b"  ")
     if target.groups:
@@ -218,7 +222,10 @@ cdef char *put_part(
     if target.groups:
         p = put_text(p, b" +" if replies else b" |")
     if replies:
-        p = put(put_text(p, b" "), m.reply.p, m.reply.n)
+        p = put_text(p, b" ")
+        if target.sub.kind == GATEWAY and t.prefix != NULL:
+            p = put(p, t.prefix, MAPPED_N)
+        p = put(p, m.reply.p, m.reply.n)
         if m.shown.p != NULL and is_jetstream_ack(&plain):   # what its subscribers see: see show_deliver_subject
             p = put(put_text(p, b"@"), m.shown.p, m.shown.n)
     if target.groups:
