@@ -8,7 +8,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 from gnats.core.accounts.subscriptions cimport add_native_sub, unsubscribe
 from gnats.core.messages.headers cimport named_header
 from gnats.core.messages.message cimport Message, NativeSub, message_shown
-from gnats.core.messages.reserved cimport ACK_PREFIX
+from gnats.core.messages.reserved cimport ACK_PREFIX, plain_reply
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.runtime.slice cimport Slice
@@ -184,12 +184,12 @@ cdef bint process_inbound(void *ctx, const Message *m, const Subscription *sub) 
 
 cdef void receive(SourceConsumer c, JsPoller *jp, const Message *m) noexcept nogil:
     cdef size_t n = m.n - m.hdr
-    cdef Slice subject = message_shown(m)
+    cdef Slice subject = message_shown(m), reply = plain_reply(&m.reply)
     cdef AckInfo info
     storei64(&c.last, jp.ps.now)
     if n == 0 and starts_with_text(m.data, m.hdr, b"NATS/1.0 100 "):
         process_control(c, jp, &m.reply, m.data, m.hdr)
-    elif is_from(c, &m.reply) and ack_reply_info(m.reply.p, m.reply.n, &info) and info.dc <= 1:
+    elif is_from(c, &reply) and ack_reply_info(reply.p, reply.n, &info) and info.dc <= 1:
         store_sourced(c, c.stream, jp, &subject, m.data, m.hdr, n, &info)
 
 
