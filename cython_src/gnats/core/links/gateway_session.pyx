@@ -9,7 +9,7 @@ from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.links.audience cimport note_for_gateway
-from gnats.core.links.link cimport link_begin, link_init, link_waits
+from gnats.core.links.link cimport link_announce, link_begin, link_init, link_waits
 from gnats.core.links.link_session cimport (
     CTL_ACCEPTED,
     CTL_JOINED,
@@ -439,6 +439,12 @@ cdef class GatewaySession(LinkSession):
         for i in range(self.nunknown):
             free(self.unknown[i].p)
         self.nunknown = 0
+
+    cdef int process_ping(self) noexcept nogil:
+        # No message comes behind the interest here: the PONG says that the peer has all that there was, unless more
+        # waits than the peer reads.
+        self.interest_waits = link_announce(self, &self.link, False)
+        return LinkSession.process_ping(self)
 
     cdef int process_pong(self) noexcept nogil:
         self.measured = self.outbound and self.joined   # the nearest cluster comes first

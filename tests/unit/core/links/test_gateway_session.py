@@ -91,6 +91,15 @@ def test_changes_are_announced(plane: DataPlane, account: Account, other: int) -
     assert told(gateway) == [b"RS- A q g"]
 
 
+def test_a_pong_follows_all_interest(plane: DataPlane, account: Account, other: int) -> None:
+    """Also what the session's poller has not been signalled of yet."""
+    gateway, client = ready(plane.inbound(other)), ready(plane.client(account))
+    for n in range(50):
+        client.send(b"SUB foo.%d %d\r\n" % (n, n))
+        gateway.send(b"PING\r\n")
+        assert gateway.hear() == b"RS+ A foo.%d\r\nPONG\r\n" % n
+
+
 def test_a_later_account_is_announced(plane: DataPlane, other: int) -> None:
     gateway = plane.inbound(other)
     assert told(gateway) == []
