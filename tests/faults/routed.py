@@ -1,4 +1,7 @@
-"""Uses of a server with routes that reach allocations of their data plane; test_allocations plays them."""
+"""Uses of a server with routes and gateways that reach allocations of their data plane.
+
+test_allocations plays them.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,12 @@ from contextlib import ExitStack
 from support.wire import header
 
 from .scenes import SYSTEM
-from .stage import LIMIT, Silent, Stage
+from .stage import LIMIT, SLICE, Silent, Stage
 
 ROUTED = (
     SYSTEM.replace("jetstream: enabled", "")
     + "cluster { name: C, listen: '127.0.0.1:-1', compression: off }\n"
+    + "gateway { name: C, listen: '127.0.0.1:-1' }\n"
 )
 MANY, GROUPS = 10, 20
 """Servers, and queue groups of a message: more than fit on the stack, and than fit when that has grown."""
@@ -24,19 +28,13 @@ LONG = "a." * 300 + "z"
 TRACED = header("Nats-Trace-Dest: traces", "A: b")
 
 
-class Route:
+class Link:
     """A connection of another server, which the server may close at any time. Its methods then do nothing."""
 
-    def __init__(self, stage: Stage, number: int, **info: object) -> None:
-        found = re.search(r"Listening for route connections on (\S+):(\d+)", stage.server.log)
-        assert found
+    def __init__(self, sock: socket.socket) -> None:
         self.gone = False
         self._heard = b""
-        self._socket = socket.create_connection((found[1], int(found[2])), 30)
-        about = {"headers": True, "cluster": "C", "lnoc": True, "lnocu": True, "proto": 3}
-        connect = about | {"name": f"R{number}", "verbose": False, "pedantic": False}
-        told = about | {"server_id": f"R{number}", "server_name": f"r{number}", "host": "h", "port": 1} | info
-        self.send(f"CONNECT {json.dumps(connect)}\r\nINFO {json.dumps(told)}\r\n")
+        self._socket = sock
 
     def send(self, text: str, data: bytes = b"") -> None:
         try:
@@ -70,6 +68,54 @@ class Route:
 
     def close(self) -> None:
         self._socket.close()
+
+
+class Route(Link):
+    """A route that another server has dialled."""
+
+    def __init__(self, stage: Stage, number: int, **info: object) -> None:
+        super().__init__(dial(stage, r"Listening for route connections on (\S+):(\d+)"))
+        about = {"headers": True, "cluster": "C", "lnoc": True, "lnocu": True, "proto": 3}
+        connect = about | {"name": f"R{number}", "verbose": False, "pedantic": False}
+        told = about | {"server_id": f"R{number}", "server_name": f"r{number}", "host": "h", "port": 1} | info
+        self.send(f"CONNECT {json.dumps(connect)}\r\nINFO {json.dumps(told)}\r\n")
+
+
+class Cluster:
+    """Another cluster of one server, which has dialled this one, and which this one dials."""
+
+    def __init__(self, stage: Stage, stack: ExitStack, name: str) -> None:
+        self._stage = stage
+        self._stack = stack
+        self._listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self._info = {
+            "server_id": f"G{name}", "server_name": name, "gateway": name, "host": "h", "port": 1, "proto": 3,
+            "headers": True, "gateway_nrp": True, "gateway_iom": True,
+            "gateway_urls": [f"127.0.0.1:{self._listener.getsockname()[1]}"],
+        }  # fmt: skip
+        connect = {"name": f"G{name}", "gateway": name, "verbose": False, "pedantic": False}
+        self.inbound = Link(dial(stage, r"Listening for gateways connections on (\S+):(\d+)"))
+        stack.callback(self.inbound.close)
+        self.inbound.send(f"CONNECT {json.dumps(connect)}\r\nINFO {json.dumps(self._info)}\r\n")
+
+    def accept(self) -> Link | None:
+        """Wait until the server has dialled; None: it reports that it cannot. Raises Silent."""
+        limit = time.monotonic() + LIMIT
+        while not select.select([self._listener], [], [], SLICE)[0]:
+            if self._stage.lacks_memory or self.inbound.gone:
+                return None
+            if time.monotonic() > limit:
+                raise Silent("the gateway is not dialled")
+        link = Link(self._listener.accept()[0])
+        self._stack.callback(link.close)
+        link.send(f"INFO {json.dumps(self._info)}\r\n")
+        return link
+
+
+def dial(stage: Stage, listening: str) -> socket.socket:
+    found = re.search(listening, stage.server.log)
+    assert found
+    return socket.create_connection((found[1], int(found[2])), 30)
 
 
 def announcing(stage: Stage) -> None:
@@ -125,3 +171,44 @@ def routing(stage: Stage) -> None:
         a.fence()
         first.send(f"RS- A {LONG}\r\nRS+ A to.x g0 5\r\nRS+ A to.x g1 0\r\n")
         first.fence()
+
+
+def crossing(stage: Stage) -> None:
+    """Messages to and from another cluster: groups, headers, traces, long names, accounts that come later."""
+    with ExitStack() as stack:
+        cluster = Cluster(stage, stack, f"F{stage.name}")
+        inbound = cluster.inbound
+        a = stage.peer(verbose=False)
+        for subject in ("here.>", LONG, "traces"):
+            a.subscribe(subject)
+            a.subscribe(subject, "g")
+        a.fence()
+        inbound.fence()
+        outbound = cluster.accept()
+        if outbound is None:
+            return
+        outbound.send(f"RS+ A to.*\r\nRS+ A {LONG}\r\nRS+ A a..b\r\nRS- NOPE foo\r\n")
+        outbound.send("".join(f"RS+ A to.x g{n} 1\r\nRS+ A {LONG} g{n} 1\r\n" for n in range(GROUPS)))
+        for name in "LATER", LONG:
+            outbound.send("".join(f"RS+ {name} x.{n}\r\nRS+ {name} {LONG}.{n} g 1\r\n" for n in range(20)))
+            outbound.send(f"RS- {name} x.1\r\nRS- {name} {LONG}.1 g\r\n")
+        outbound.fence()
+        for subject in ("to.x", LONG):
+            a.publish(subject, b"hi", "reply.to")
+            a.publish(subject, b"y" * 70_000)
+            a.publish(subject, b"hi", header=TRACED)
+        a.fence()
+        outbound.fence()
+        inbound.message("A here.x", b"", b"hi")
+        inbound.message(f"A here.{LONG} + reply g", b"", b"y" * 70_000)
+        inbound.message("A here.x | g", TRACED, b"hi")
+        for n in range(10):
+            inbound.message(f"NOPE{n} here.x", b"", b"hi")
+        inbound.fence()
+        a.fence()
+        more = f"accounts {{ LATER {{ }}, {LONG} {{ }}"
+        if stage.reload(stage.config.replace("accounts {", more)):
+            outbound.fence()
+            inbound.fence()
+        assert stage.reload(stage.config) or stage.is_reported
+        outbound.fence()

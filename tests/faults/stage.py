@@ -90,6 +90,11 @@ class Stage:
     def is_reported(self) -> bool:
         return not self._must_answer and REPORT.search(self.server.log_from(self._log)) is not None
 
+    @property
+    def lacks_memory(self) -> bool:
+        """Whether the server reports that it had no memory; other errors do not count."""
+        return not self._must_answer and "emory" in self.server.log_from(self._log)
+
     def _check(self, where: str) -> None:
         """Check that a new connection is served, and that every acknowledged message is there."""
         self._must_answer = True

@@ -20,13 +20,13 @@ from support.failing_server import build
 from support.servers import Kind, Server, selected
 from support.tlswire import client_context
 
-from .routed import ROUTED, announcing, routing
+from .routed import ROUTED, announcing, crossing, routing
 from .scenes import JETSTREAM, PLAIN, SECURE, SYSTEM, Scene
 from .stage import Stage
 
 pytestmark = pytest.mark.timeout(300)
 
-LINKED: tuple[Scene, ...] = (announcing, routing)
+LINKED: tuple[Scene, ...] = (crossing, announcing, routing)
 KINDS = [kind for kind in selected() if not kind.is_reference]
 TESTS = Path(__file__).parents[1]
 DEPTH = 2

@@ -420,9 +420,9 @@ cdef class GatewaySession(LinkSession):
                 return
         if self.nunknown == MOST_UNKNOWN:
             self.forget_unknown()
-        if self.nunknown == self.unknown_cap and not array_grow(
-                &self.unknown, &self.unknown_cap, FIRST_UNKNOWN, sizeof(Slice)):
-            return
+        if self.nunknown == self.unknown_cap:
+            if not array_grow(&self.unknown, &self.unknown_cap, FIRST_UNKNOWN, sizeof(Slice)):
+                return
         added = &self.unknown[self.nunknown]
         added.p = <char *> malloc(strlen(b"A- \r\n") + name.n)
         if added.p == NULL:
