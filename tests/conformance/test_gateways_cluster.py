@@ -24,6 +24,7 @@ from support.launch import Launch
 from support.leafpeer import FakeLeaf
 from support.leafpeer import interest as leaf_interest
 from support.leafpeer import messages as leaf_messages
+from support.monitor import monitor
 from support.routepeer import Fake, RoutePeer, encode
 from support.servers import Server
 from support.wire import Connection, connect_op, parse_info
@@ -170,6 +171,7 @@ def test_a_mapped_reply_goes_to_the_server_that_it_names(
 ) -> None:
     cluster, there = name_hash("G"), name_hash("no server")
     reply = b"_GR_." + cluster + b"." + name_hash(other.id) + b".inbox"
+    monitor(server, "/routez")  # its answer comes when the server has done all that the route has caused
     inbound.message(b"A", reply, b"answer")
     inbound.fence()
     assert messages(route.fence()) == [b"RMSG A " + reply + b" 6\r\nanswer\r\n"]
