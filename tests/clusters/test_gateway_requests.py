@@ -114,25 +114,26 @@ def test_a_request_and_its_answers_cross(ends: Ends) -> None:
                 assert responder.next_on("svc.back").payload == b"thanks"
 
 
-def test_late_answers_find_their_way(ends: Ends) -> None:
+def test_late_answers_find_their_way(world: SuperCluster) -> None:
     """A server has forgotten where the request came from: interest in the inbox has come meanwhile."""
-    here, there = ends
     with ExitStack() as stack:
-        requesters = [stack.enter_context(Client(server)) for server in here]
-        responders = [stack.enter_context(Client(server)) for server in there]
-        for responder in responders:
-            responder.subscribe("late")
-            responder.reachable_from(*requesters)
-        inboxes = [requester.ask("late") for requester in requesters]
-        asked = time.monotonic()
-        for responder in responders:
-            assert {responder.next_on("late").reply for _ in inboxes} == set(inboxes)
-        time.sleep(max(0.0, asked + REMEMBERED + 0.2 - time.monotonic()))
-        for number, responder in enumerate(responders):
-            for inbox in inboxes:
-                responder.publish(inbox, b"%d" % number)
-        for requester, inbox in zip(requesters, inboxes, strict=True):
-            assert {requester.next_on(inbox).payload for _ in responders} == {b"0", b"1"}
+        clients = [[stack.enter_context(Client(server)) for server in servers] for servers in world.clusters]
+        asked: list[list[str]] = []
+        for number, (requesters, responders) in enumerate((clients, clients[::-1])):
+            subject = f"late.{number}"
+            for responder in responders:
+                responder.subscribe(subject)
+                responder.reachable_from(*requesters)
+            asked.append([requester.ask(subject) for requester in requesters])
+            for responder in responders:
+                assert {responder.next_on(subject).reply for _ in requesters} == set(asked[-1])
+        time.sleep(REMEMBERED + 0.2)
+        for (requesters, responders), inboxes in zip((clients, clients[::-1]), asked, strict=True):
+            for number, responder in enumerate(responders):
+                for inbox in inboxes:
+                    responder.publish(inbox, b"%d" % number)
+            for requester, inbox in zip(requesters, inboxes, strict=True):
+                assert {requester.next_on(inbox).payload for _ in responders} == {b"0", b"1"}
 
 
 def test_another_client_may_answer(ends: Ends) -> None:
