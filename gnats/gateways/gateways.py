@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING
@@ -290,7 +291,8 @@ class Gateways(Connections[Gateway]):
         name = f" - Remote: {gateway.remote_name}" if gateway.remote_name else ""
         self._log.notice(f"{gateway} - Gateway connection closed: {ClosedState(reason)}{name}")
         if self.table.remove(gateway) and gateway.outbound:
-            self._set_ways()
+            with suppress(MemoryError):  # nothing is sent over a connection that is closed
+                self._set_ways()
         self._tell_watchers()
         if remote is None or gateway.no_reconnect or not self.running:
             return
@@ -378,9 +380,12 @@ class Gateways(Connections[Gateway]):
 
     def set_routes(self, routes: "Iterable[Route]") -> None:
         """Tell the pollers the ways to the other servers of this cluster, one to each."""
-        self._replies.set_gateway_routes(
-            {name_hash(text_bytes(route.remote_id)): route.session for route in routes if route.session}
-        )
+        try:
+            self._replies.set_gateway_routes(
+                {name_hash(text_bytes(route.remote_id)): route.session for route in routes if route.session}
+            )
+        except MemoryError:  # answers go by interest to servers that are not known
+            self._log.error("Out of memory, ways to other servers of this cluster are not changed")
 
     def answered(self, gateway: Gateway) -> None:
         """Note that the peer of an outbound connection has taken the CONNECT."""

@@ -12,6 +12,7 @@ import socket
 import time
 from contextlib import ExitStack
 
+from support.gatewaypeer import name_hash
 from support.wire import header
 
 from .scenes import SYSTEM
@@ -85,6 +86,7 @@ class Cluster:
     """Another cluster of one server, which has dialled this one, and which this one dials."""
 
     def __init__(self, stage: Stage, stack: ExitStack, name: str) -> None:
+        self.name = name
         self._stage = stage
         self._stack = stack
         self._listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -204,8 +206,13 @@ def crossing(stage: Stage) -> None:
         inbound.message("A here.x | g", TRACED, b"hi")
         for n in range(10):
             inbound.message(f"NOPE{n} here.x", b"", b"hi")
-        inbound.fence()
-        a.fence()
+        for reply in "r.x", LONG:
+            inbound.message(f"A here.x _GR_.{name_hash(cluster.name).decode()}.SSSSSS.{reply}", b"", b"?")
+            inbound.fence()
+            a.fence()
+            a.publish(reply, b"so")
+            a.fence()
+        outbound.fence()
         more = f"accounts {{ LATER {{ }}, {LONG} {{ }}"
         if stage.reload(stage.config.replace("accounts {", more)):
             outbound.fence()

@@ -123,6 +123,15 @@ def test_a_client_sees_and_uses_the_plain_reply(
     assert (near.hear(), b"RMSG" in route.hear()) == (b"", False)
 
 
+def test_replies_may_be_long(plane: DataPlane, source: Peer, gateway: Peer, responder: Peer) -> None:
+    long = b"r." * 400 + b"z"
+    gateway.say(b"RS+ A far\r\n")
+    assert ask(source, responder, mapped(long)) == b"MSG svc 1 %b 1\r\n?\r\n" % long
+    responder.say(b"SUB %b 2\r\nPUB %b 2\r\nok\r\nPUB far %b 1\r\n?\r\n" % (long, long, long))
+    ours = mapped(long, HERE, SERVER)
+    assert gateway.hear() == b"RMSG A %b 2\r\nok\r\nRMSG A far %b 1\r\n?\r\n" % (mapped(long), ours)
+
+
 def test_it_may_be_asked_in_turn(source: Peer, gateway: Peer, responder: Peer) -> None:
     ask(source, responder, mapped(b"r.1"))
     responder.say(b"PUB r.1 back 2\r\nok\r\n")
