@@ -18,7 +18,7 @@ from .members import named, rows
 
 pytestmark = pytest.mark.timeout(120)
 
-PAIRS = rows(2, 2)
+PAIRS = rows(2, 3)[-2:]
 TRIPLES = rows(3, 2)
 
 Run = Callable[..., SuperCluster]
