@@ -14,7 +14,7 @@ from support.servers import REFERENCE, Kind, until
 from support.superclusters import SuperCluster, inbound, outbound
 
 from .conftest import require_all
-from .members import named, rows
+from .members import ACCOUNTS, Client, named, rows
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -80,6 +80,36 @@ def urls_of(made: SuperCluster, number: int, name: str) -> list[str]:
     """Return the URLs of another cluster that the first server of a cluster knows."""
     remotes = monitor(made[number], "/varz")["gateway"]["gateways"]
     return next(sorted(remote["urls"]) for remote in remotes if remote["name"] == name)
+
+
+@pytest.mark.parametrize("kinds", PAIRS, ids=named)
+def test_the_system_account_reaches_all_clusters(run: Run, kinds: tuple[Kind, Kind]) -> None:
+    made = run(*((kind,) for kind in kinds), remotes=line, config=ACCOUNTS)
+    with Client(made[0], "s") as observer:
+        with Client(made[1], "s") as other:
+            observer.subscribe("$SYS.SERVER.*.SHUTDOWN")
+            observer.reachable_from(other)
+
+            def statistics() -> dict[str, int]:
+                """Return how many servers each server knows, by name; those that answer soon."""
+                inbox = observer.ask("$SYS.REQ.SERVER.PING")
+                answers = [message for message in observer.heard(other) if message.subject == inbox]
+                return {
+                    each.json["server"]["name"]: each.json["statsz"]["active_servers"] for each in answers
+                }
+
+            until(lambda: statistics() == {"c0s0": 2, "c1s0": 2})
+        made[1].stop()
+        until(lambda: statistics_alone(observer) == {"c0s0": 1})
+        assert [each.json["name"] for each in observer.kept() if each.subject.endswith(".SHUTDOWN")] == [
+            "c1s0"
+        ]
+
+
+def statistics_alone(observer: Client) -> dict[str, int]:
+    """Return how many servers the observer's server knows, by name."""
+    answer = observer.request("$SYS.REQ.SERVER.PING").json
+    return {answer["server"]["name"]: answer["statsz"]["active_servers"]}
 
 
 @pytest.mark.parametrize("kinds", PAIRS[:1], ids=named)

@@ -1,7 +1,6 @@
 """A server with a gateway: its INFO and CONNECT, what it refuses and why, interest, mapped replies.
 
-The facts behind these tests are in docs/gateways.md. gnats has no gateways yet, so its tests are skipped by
-`launch_gateway`, as long as it says so at the start.
+The facts behind these tests are in docs/gateways.md.
 
 Intended differences, not tested against the reference, whose process ends with a Go panic: A+ and A- on a
 connection that the peer has dialled, and RMSG on one that the server has dialled.
@@ -33,7 +32,7 @@ from support.gatewaypeer import (
 from support.launch import Launch
 from support.monitor import monitor
 from support.routepeer import encode
-from support.servers import Server, until
+from support.servers import Kind, Server, until
 from support.wire import Connection, connect_op, publish_op
 
 from .cases import params
@@ -330,9 +329,11 @@ def test_messages_of_a_peer_reach_clients_and_the_groups_that_they_name(
 
 
 def test_optimistic_sends_until_there_is_no_interest(
-    launch: Launch, fake: FakeGateway, listener: GatewayListener
+    kind: Kind, launch: Launch, fake: FakeGateway, listener: GatewayListener
 ) -> None:
     """To a peer that does not announce all interest by itself: no gateway_iom."""
+    if not kind.is_reference:
+        pytest.skip("gnats refuses such peers, see test_gateways_dial.py")
     server = launch_gateway(launch, remotes={"F": listener.url}, config=ACCOUNTS)
     peer = fake.accept(listener, gateway_iom=None)
 

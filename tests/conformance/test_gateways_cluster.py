@@ -1,7 +1,4 @@
-"""A gateway of a server with routes and leaf nodes: the whole cluster's interest, URLs, messages and replies.
-
-gnats has no gateways yet, so its tests are skipped by `launch_gateway`, as long as it says so at the start.
-"""
+"""A gateway of a server with routes and leaf nodes: the cluster's interest, URLs, messages, replies."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The gateway block as monitoring and reloads see it.
 
-gnats does not serve gateways yet: its options are compared with those of a running reference.
+The options of gnats are compared with those of a running reference.
 
 Intended differences:
 
@@ -40,9 +40,8 @@ def launch_reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launc
 
 
 @pytest.fixture
-def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
-    """Read a configuration as the command does, and let gateways pass."""
-    monkeypatch.setattr("gnats.options.options.check_supported", lambda opts: None)
+def read(tmp_path: Path) -> Read:
+    """Read a configuration as the command does."""
 
     def read(text: str) -> Options:
         path = tmp_path / "gnats.conf"
