@@ -97,6 +97,18 @@ TABLE = {
         maxBytesLimits
         restartJetStream=Server.restart_jetstream selectLimits shutdownJetStream=JetStream.close
         signalPullConsumers sufficientResources tierName UpdateJetStreamLimits validateJetStreamOptions""",
+    "gateway.go": """core/links/gateway_session gateways/gateways gateways/table gateways/info tls/gateways
+        addURLs=gateways/remote.Remote.add createGateway=Gateways._create
+        getOutboundGatewayConnections=GatewayTable.nearest_first gatewayCfg=gateways/remote.Remote
+        gossipGatewaysToInboundGateway=about_others
+        processGatewayConnect=gateways/handshake.Handshake.process_connect
+        processGatewayInfo=gateways/handshake.Handshake.process_info processGatewayInfoFromRoute=told_by_route
+        processImplicitGateway=Gateways.discovered reconnectGateway=gateways/solicit.Solicitor.dial_again
+        registerOutboundGatewayConnection=GatewayTable.add removeRemoteGatewayConnection=GatewayTable.remove
+        sendGatewayConfigsToRoute=about_connected sendGatewayConnect=gateways/info.OwnInfo.connect
+        solicitGateway=gateways/solicit.Solicitor._dial startGateways=Gateways.start
+        updateRemotesTLSConfig=gateways/reload.reload_gateways updateURLs=replace_discovered
+        validateGatewayOptions=GatewayOptions.validate""",
     "jetstream_api.go": """apiDispatch=Api._dispatch delayedAPIResponder=Api._call_later getRequestInfo
         isEmptyRequest jsAccountInfoRequest=_account_info jsConsumerCreateRequest=consumer_requests._create
         jsConsumerDeleteRequest=consumer_requests._delete jsConsumerInfoRequest=consumer_requests._info
@@ -123,12 +135,13 @@ TABLE = {
         createLeafNode=LeafNodes._create doUpdateLNURLs=Remote.discovered
         handleLeafNodeLoop=LeafNodes._loop leafNodeFinishConnectProcess=LeafNodes.dialled
         leafPermViolation=LeafNodes._denied leafProcessErr=LeafNodes._peer_error
-        negotiateLeafCompression=leafnodes/handshake.Handshake._compresses newLeafNodeCfg=Remote
+        negotiateLeafCompression=leafnodes/handshake.Handshake._compresses
+        newLeafNodeCfg=leafnodes/remote.Remote
         pickNextURL=Remote.next_url processLeafNodeConnect=leafnodes/handshake.Handshake._connected
         processLeafnodeInfo=leafnodes/handshake.Handshake.process_peer_info
         sendLeafConnect=leafnodes/handshake.Handshake._connect
         sendPermsAndAccountInfo=leafnodes/info.OwnInfo.answer
-        setLeafNodeInfoHostPortAndIP=leafnodes/info.OwnInfo.address solicitLeafNodeRemotes=LeafNodes.solicit
+        getNonLocalIPsIfHostIsIPAny=ToldAddress.address solicitLeafNodeRemotes=LeafNodes.solicit
         validateLeafNode""",
     "log.go": "ConfigureLogger RateLimitErrorf=Logger.allow ReOpenLogFile=Server.reopen_log",
     "monitor.go": """core/accounts/listing Accountz Connz=connz.connz expvarz=debugz.expvarz Gatewayz
@@ -217,7 +230,7 @@ PLAIN = """conf/lex.go conf/parse.go const.go errors.go jetstream_errors_generat
     logger/syslog.go main.go memstore.go monitor_sort_opts.go pse/pse_linux.go"""
 """Go files that docstrings name, without functions worth finding."""
 
-NOT_YET = """certidp/ certstore/ client_proxyproto.go gateway.go jetstream_cluster.go mqtt.go
+NOT_YET = """certidp/ certstore/ client_proxyproto.go jetstream_cluster.go mqtt.go
     ocsp.go ocsp_peer.go ocsp_responsecache.go proto.go raft.go raft_transport.go tpm/
     websocket.go"""
 NOT_NEEDED = "ats/ dios.go elastic/ errors_gen.go gsl/"

@@ -37,6 +37,13 @@ def remove_secrets_from_trace(connect: str) -> str:
     return _SECRET.sub(r'\1"[REDACTED]"', connect)
 
 
+def trace_connect(connection: object, arg: bytes, log: "Logger") -> None:
+    """Log a CONNECT without its secrets, if the protocol is traced. The text of `connection` is its name."""
+    if log.trace_on:
+        text = remove_secrets_from_trace(arg.decode("utf-8", "backslashreplace"))
+        log.trace(f"{connection} - <<- [CONNECT {text}]")
+
+
 class Connector:
     """Answers the CONNECT and INFO of a server's clients, and describes the server to them.
 
@@ -86,9 +93,7 @@ class Connector:
         client, opts, log = session.client, session.opts, self.log
         if client is None:
             return
-        if log.trace_on:
-            text = remove_secrets_from_trace(arg.decode("utf-8", "backslashreplace"))
-            log.trace(f"{session} - <<- [CONNECT {text}]")
+        trace_connect(session, arg, log)
         try:
             opts.merge(arg)
         except JSONError as exc:

@@ -21,13 +21,12 @@ from gnats.cluster.solicit import Solicitor
 from gnats.cluster.tls_name import TLSName
 from gnats.connection.closed_state import ClosedState
 from gnats.core.net.connection import Connection
-from gnats.core.runtime.inbox import EV_BEGUN, EV_CLOSED, EV_CONNECT, EV_INFO, EV_PONG
+from gnats.core.runtime.inbox import EV_BEGUN, EV_CLOSED, EV_PONG
 from gnats.core.runtime.kinds import ROUTER
 from gnats.go.text import join_host_port, quote
 from gnats.go.url import URL
 from gnats.runtime.accept import AcceptLoop, listen_for_servers
-from gnats.runtime.reported import answer_punt, unmapped
-from gnats.runtime.reporting import Reporting
+from gnats.runtime.reported import unmapped
 from gnats.system.interfaces import interface_addresses
 
 if TYPE_CHECKING:
@@ -248,13 +247,11 @@ class Cluster(Connections[Route]):
         """Handle the events about routes."""
         for event, handler in (
             (EV_BEGUN, self._on_begun),
-            (EV_CONNECT, self._on_connect),
-            (EV_INFO, self._on_info),
             (EV_CLOSED, self._on_closed),
             (EV_PONG, self._on_pong),
         ):
             events.on(event, handler, (ROUTER,))
-        Reporting(self._log, self._find).serve(events, (ROUTER,))
+        self._serve(events, ROUTER, self._handshake)
 
     def _on_begun(self, source: Connection | None, a: int, b: int, data: object) -> None:
         route, log = self._find(source), self._log
@@ -262,12 +259,6 @@ class Cluster(Connections[Route]):
             if route.solicited:
                 log.debug(f"{route} - Route connect msg sent")
             log.notice(f"{route} - Route connection created")
-
-    def _on_connect(self, source: Connection | None, a: int, b: int, data: object) -> bool:
-        return answer_punt(self._find(source), data, self._handshake.process_connect, self._log)
-
-    def _on_info(self, source: Connection | None, a: int, b: int, data: object) -> bool:
-        return answer_punt(self._find(source), data, self._handshake.process_info, self._log)
 
     def _on_pong(self, source: Connection | None, a: int, b: int, data: object) -> None:
         route = self._find(source)

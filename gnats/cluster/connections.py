@@ -1,17 +1,22 @@
 """A server's connections of one kind, routes, gateways or leaf nodes: open ones, what they carry."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from gnats.accounts.account import TRAFFIC
 from gnats.connection.closed_state import ClosedState
 from gnats.core.net.connection import Connection
+from gnats.core.runtime.inbox import EV_CONNECT, EV_INFO
 from gnats.runtime.accept import AcceptLoop
+from gnats.runtime.reported import Waiting, answer_punt
+from gnats.runtime.reporting import Reported, Reporting
 
 if TYPE_CHECKING:
     from gnats.core.accounts.subscriber import Subscriber
     from gnats.core.poller import Poller
     from gnats.log.logger import Logger
+    from gnats.runtime.dispatch import EventTable
 
 MAX_PENDING_FACTOR = 4
 """Times max_pending that may be queued for another server: nats-server has no limit there."""
@@ -20,7 +25,7 @@ _STALE = ClosedState.STALE_CONNECTION
 _SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
 
 
-class Open(Protocol):
+class Open(Reported, Waiting, Protocol):
     """A connection to another server."""
 
     @property
@@ -28,10 +33,16 @@ class Open(Protocol):
     @property
     def session(self) -> "Subscriber | None": ...
 
-    def close(self, log: "Logger", reason: ClosedState, err: str | None = None) -> None: ...
-
 
 C = TypeVar("C", bound=Open)
+C_contra = TypeVar("C_contra", contravariant=True)
+
+
+class Handshake(Protocol[C_contra]):
+    """Answers the verbs of connections that have not joined yet, and INFO also later."""
+
+    def process_connect(self, connection: C_contra, arg: bytes, /) -> None: ...
+    def process_info(self, connection: C_contra, arg: bytes, /) -> None: ...
 
 
 class Connections(Generic[C]):
@@ -90,6 +101,17 @@ class Connections(Generic[C]):
     def connections(self) -> list[Connection]:
         """Return the data plane's sides of all connections."""
         return [link.session for link in self.open.values() if link.session]
+
+    def _serve(self, events: "EventTable", kind: int, handshake: Handshake[C]) -> None:
+        """Handle the events that all kinds have: CONNECT, INFO, log and trace records."""
+        for event, answer in (EV_CONNECT, handshake.process_connect), (EV_INFO, handshake.process_info):
+            events.on(event, partial(self._answer_verb, answer), (kind,))
+        Reporting(self._log, self._find).serve(events, (kind,))
+
+    def _answer_verb(
+        self, answer: Callable[[C, bytes], None], source: Connection | None, a: int, b: int, data: object
+    ) -> bool:
+        return answer_punt(self._find(source), data, answer, self._log)
 
     def _find(self, source: Connection | None) -> C | None:
         return self.open.get(source.cid) if isinstance(source, Connection) else None

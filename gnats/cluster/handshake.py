@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gnats.auth.connect import remove_secrets_from_trace
+from gnats.auth.connect import trace_connect
 from gnats.cluster.certificates import Wanted
 from gnats.cluster.compression import UnknownModeError, choose_mode, negotiates
 from gnats.cluster.info import TRACES_PROTO, OwnInfo, PeerConnect, PeerInfo
@@ -78,9 +78,7 @@ class Handshake:
     def process_connect(self, route: Route, arg: bytes) -> None:
         """Answer a CONNECT: accept it, or close the route."""
         log = self._log
-        if log.trace_on:
-            text = remove_secrets_from_trace(arg.decode("utf-8", "backslashreplace"))
-            log.trace(f"{route} - <<- [CONNECT {text}]")
+        trace_connect(route, arg, log)
         try:
             route.connect = PeerConnect.read(arg)
         except JSONError as exc:

@@ -59,6 +59,17 @@ def info_line(values: dict[str, object], end: bytes = b" \r\n") -> bytes:
     return b"INFO " + marshal(present) + end
 
 
+def identity_fields(identity: Identity) -> dict[str, object]:
+    """Return the members of INFO that say what this server is."""
+    return {
+        "server_id": identity.id,
+        "server_name": identity.name,
+        "version": NATS_VERSION,
+        "proto": ROUTE_PROTO,
+        "go": RUNTIME,
+    }
+
+
 def server_connect_line(values: dict[str, object]) -> bytes:
     """Return the CONNECT of a route or a gateway, without empty fields."""
     fields = {key: values.get(key) or empty for key, empty in _CONNECT.items()}
@@ -124,15 +135,11 @@ class OwnInfo:
 
     def line(self, **changes: object) -> bytes:
         """Return an INFO line of an established connection; `changes` adds fields, or replaces some."""
-        opts, identity, name = self._options(), self._identity, self._name
+        opts, name = self._options(), self._name
         cluster = opts.cluster
         host, port = self.address()
         values: dict[str, object] = {
-            "server_id": identity.id,
-            "server_name": identity.name,
-            "version": NATS_VERSION,
-            "proto": ROUTE_PROTO,
-            "go": RUNTIME,
+            **identity_fields(self._identity),
             "host": host,
             "port": port,
             "headers": not opts.no_header_support,

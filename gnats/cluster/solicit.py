@@ -18,6 +18,7 @@ from gnats.runtime.dial import (
     Resolve,
     connect_socket,
     dial,
+    is_reported,
     look_up,
     random_address,
 )
@@ -125,7 +126,7 @@ class Solicitor:
                     self._create(sock, host, port, target)
                 return
             attempts += 1
-            level = "ERR" if self._reported(attempts, first=first) else "DBG"
+            level = "ERR" if is_reported(self._options(), attempts, first=first) else "DBG"
             if level == "ERR" or self._log.debug_on:
                 self._log.log(level, f"Error trying to connect to route (attempt {attempts}): {reason}")
             if target.explicit:
@@ -162,8 +163,3 @@ class Solicitor:
 
     def _listed(self, target: Target) -> bool:
         return target.url in self._options().cluster.routes
-
-    def _reported(self, attempts: int, *, first: bool) -> bool:
-        opts = self._options()
-        every = opts.connect_error_reports if first else opts.reconnect_error_reports
-        return attempts == 1 or (every > 0 and attempts % every == 0)

@@ -1,12 +1,23 @@
 """What other servers are told of the addresses of this server's ports, and of those of its cluster."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from gnats.cluster.client_urls import is_global_unicast
 from gnats.go.hostport import parse_host_port
+from gnats.go.text import join_host_port
 from gnats.runtime.accept import UNSPECIFIED
 from gnats.system.interfaces import interface_addresses
+
+
+class Block(Protocol):
+    """The options of a port."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def advertise(self) -> str: ...
 
 
 class CountedURLs:
@@ -31,13 +42,33 @@ class CountedURLs:
         return self._urls.pop(url, 0) == 1
 
 
-def told_address(host: str, port: int, advertise: str) -> tuple[str, int]:
-    """Return the host and port to tell others of a port that is listened on (getNonLocalIPsIfHostIsIPAny).
+class ToldAddress:
+    """A port whose address others are told, with those of the cluster's servers.
 
-    `advertise` replaces them; of all addresses, the first one that other machines may reach counts.
+    `block` returns its options.
     """
-    if advertise:
-        return parse_host_port(advertise, port)
-    if host in UNSPECIFIED:
-        host = next(filter(is_global_unicast, interface_addresses()), host)
-    return host, port
+
+    def __init__(self, block: Callable[[], Block]) -> None:
+        self._block = block
+        self.port = 0
+        """The port that is listened on, set then; 0: none."""
+        self.urls = CountedURLs()
+        """The addresses of this server and of the others in its cluster that can be dialled."""
+
+    def address(self) -> tuple[str, int]:
+        """Return the host and the port to tell others (getNonLocalIPsIfHostIsIPAny).
+
+        Of all addresses, the first one that other machines may reach counts.
+        """
+        block = self._block()
+        if block.advertise:
+            return parse_host_port(block.advertise, self.port)
+        host = block.host
+        if host in UNSPECIFIED:
+            host = next(filter(is_global_unicast, interface_addresses()), host)
+        return host, self.port
+
+    @property
+    def own_url(self) -> str:
+        """The address to tell others; empty while the server does not listen."""
+        return join_host_port(*self.address()) if self.port else ""

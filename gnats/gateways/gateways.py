@@ -14,7 +14,7 @@ from gnats.cluster.link_health import Configured, LinkHealth
 from gnats.connection.closed_state import ClosedState
 from gnats.core.net.connection import Connection
 from gnats.core.routing.gateway_reply import GatewayReplies, name_hash
-from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_PONG
+from gnats.core.runtime.inbox import EV_CLOSED, EV_PONG
 from gnats.core.runtime.kinds import GATEWAY
 from gnats.gateways.gateway import Gateway
 from gnats.gateways.gossip import about_connected, about_others
@@ -26,8 +26,7 @@ from gnats.gateways.table import GatewayTable
 from gnats.go.text import join_host_port, quote, text_bytes
 from gnats.go.url import URL
 from gnats.runtime.accept import AcceptLoop, listen_for_servers
-from gnats.runtime.reported import answer_punt, unmapped
-from gnats.runtime.reporting import Reporting
+from gnats.runtime.reported import unmapped
 
 if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
@@ -250,19 +249,11 @@ class Gateways(Connections[Gateway]):
     def serve(self, events: "EventTable") -> None:
         """Handle the events about gateways."""
         for event, handler in (
-            (EV_CONNECT, self._on_connect),
-            (EV_INFO, self._on_info),
             (EV_CLOSED, self._on_closed),
             (EV_PONG, self._on_pong),
         ):
             events.on(event, handler, (GATEWAY,))
-        Reporting(self._log, self._find).serve(events, (GATEWAY,))
-
-    def _on_connect(self, source: Connection | None, a: int, b: int, data: object) -> bool:
-        return answer_punt(self._find(source), data, self._handshake.process_connect, self._log)
-
-    def _on_info(self, source: Connection | None, a: int, b: int, data: object) -> bool:
-        return answer_punt(self._find(source), data, self._handshake.process_info, self._log)
+        self._serve(events, GATEWAY, self._handshake)
 
     def _on_pong(self, source: Connection | None, a: int, b: int, data: object) -> None:
         self._rank()

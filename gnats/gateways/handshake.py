@@ -8,7 +8,7 @@ import base64
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gnats.auth.connect import remove_secrets_from_trace
+from gnats.auth.connect import trace_connect
 from gnats.cluster.certificates import Wanted
 from gnats.cluster.info import PeerConnect, PeerInfo
 from gnats.cluster.login import Login
@@ -74,9 +74,7 @@ class Handshake:
         log = self._log
         if gateway.session is None or gateway.leaving:
             return
-        if log.trace_on:
-            text = remove_secrets_from_trace(arg.decode("utf-8", "backslashreplace"))
-            log.trace(f"{gateway} - <<- [CONNECT {text}]")
+        trace_connect(gateway, arg, log)
         if gateway.outbound:  # nobody owes one
             gateway.violation(log)
             return

@@ -3,11 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from gnats.cluster.info import ROUTE_PROTO, info_line, server_connect_line
-from gnats.cluster.told import CountedURLs, told_address
-from gnats.go.text import join_host_port
+from gnats.cluster.info import identity_fields, info_line, server_connect_line
+from gnats.cluster.told import ToldAddress
 from gnats.go.url import URL
-from gnats.version import NATS_VERSION, RUNTIME
 
 if TYPE_CHECKING:
     from gnats.nkeys.identity import Identity
@@ -19,36 +17,20 @@ _OF_ROUTES = "GW"
 """Begins the server id in an INFO about a gateway over a route: it is not about a server of the cluster."""
 
 
-class OwnInfo:
-    """Makes this server's INFO and CONNECT. `port` is the one that it listens on, set when it does."""
+class OwnInfo(ToldAddress):
+    """Makes the INFO and CONNECT of this server's gateway."""
 
     def __init__(self, identity: "Identity", options: "Callable[[], Options]") -> None:
+        super().__init__(lambda: options().gateway)
         self._identity = identity
         self._options = options
-        self.port = 0
-        self.urls = CountedURLs()
-        """The addresses of this server's gateway, and of the others in its cluster."""
-
-    def address(self) -> tuple[str, int]:
-        """Return the host and the port that peers are told (setGatewayInfoHostPort)."""
-        block = self._options().gateway
-        return told_address(block.host, self.port, block.advertise)
-
-    @property
-    def own_url(self) -> str:
-        """The address that peers are told; empty while the server does not listen."""
-        return join_host_port(*self.address()) if self.port else ""
 
     def line(self) -> bytes:
         """Return the INFO of a connection."""
-        opts, identity = self._options(), self._identity
+        opts = self._options()
         host, port = self.address()
         values: dict[str, object] = {
-            "server_id": identity.id,
-            "server_name": identity.name,
-            "version": NATS_VERSION,
-            "proto": ROUTE_PROTO,
-            "go": RUNTIME,
+            **identity_fields(self._identity),
             "host": host,
             "port": port,
             "headers": not opts.no_header_support,

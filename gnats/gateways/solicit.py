@@ -9,7 +9,16 @@ from gnats.clock import sleep
 from gnats.gateways.remote import Remote
 from gnats.go.text import join_host_port, quote
 from gnats.go.url import URL
-from gnats.runtime.dial import Connect, NoAddressError, Resolve, connect_socket, dial, look_up, random_address
+from gnats.runtime.dial import (
+    Connect,
+    NoAddressError,
+    Resolve,
+    connect_socket,
+    dial,
+    is_reported,
+    look_up,
+    random_address,
+)
 
 if TYPE_CHECKING:
     from gnats.log.logger import Logger
@@ -116,7 +125,7 @@ class Solicitor:
         except (OSError, NoAddressError) as exc:
             log.error(f"Error getting IP for {what}: {exc}")
             raise OSError(str(exc)) from None
-        reported = self._reported(attempts, first=first)
+        reported = is_reported(self._options(), attempts, first=first)
         at = f"{what} at {join_host_port(host, port)} (attempt {attempts})"
         (log.notice if reported else log.debug)(f"Connecting to {at}")
         try:
@@ -124,8 +133,3 @@ class Solicitor:
         except OSError as exc:
             (log.error if reported else log.debug)(f"Error connecting to {at}: {exc}")
             raise
-
-    def _reported(self, attempts: int, *, first: bool) -> bool:
-        opts = self._options()
-        every = opts.connect_error_reports if first else opts.reconnect_error_reports
-        return attempts == 1 or (every > 0 and attempts % every == 0)

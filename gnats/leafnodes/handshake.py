@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.auth.authenticator import Denied
-from gnats.auth.connect import auth_violation, remove_secrets_from_trace
+from gnats.auth.connect import auth_violation, trace_connect
 from gnats.client.grant import Grant
 from gnats.clock import call_later
 from gnats.cluster.compression import UnknownModeError, choose_mode, negotiates, shown_mode
@@ -104,9 +104,7 @@ class Handshake:
         log = self._log
         if leaf.session is None or leaf.leaving:
             return
-        if log.trace_on:
-            text = remove_secrets_from_trace(arg.decode("utf-8", "backslashreplace"))
-            log.trace(f"{leaf} - <<- [CONNECT {text}]")
+        trace_connect(leaf, arg, log)
         if leaf.solicited:  # nobody owes one
             self._refuse_unauthorized(leaf)
             return

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gnats.cluster.info import ROUTE_PROTO, info_line
-from gnats.cluster.told import CountedURLs, told_address
+from gnats.cluster.info import identity_fields, info_line
+from gnats.cluster.told import ToldAddress
 from gnats.connection.info import INFO_FIELDS
 from gnats.go.json import Struct, marshal, unmarshal
 from gnats.go.text import join_host_port
 from gnats.options.values.auth import SubjectPermission
-from gnats.version import JS_API_LEVEL, NATS_VERSION, RUNTIME
+from gnats.version import JS_API_LEVEL
 
 if TYPE_CHECKING:
     from gnats.leafnodes.leaf import Leaf
@@ -19,42 +19,23 @@ if TYPE_CHECKING:
     from gnats.options.options import Options
 
 
-class OwnInfo:
-    """Makes this server's INFO lines for leaf nodes.
-
-    `port` is the port that it listens on for them, set when it does; 0 while it accepts none.
-    """
+class OwnInfo(ToldAddress):
+    """Makes this server's INFO lines for leaf nodes."""
 
     def __init__(self, identity: "Identity", options: "Callable[[], Options]") -> None:
+        super().__init__(lambda: options().leafnodes)
         self._identity = identity
         self._options = options
-        self.port = 0
-        self.urls = CountedURLs()
-        """The addresses of this server and of the others in its cluster that leaf nodes can dial."""
-
-    def address(self) -> tuple[str, int]:
-        """Return the host and the port that peers are told (setLeafNodeInfoHostPortAndIP)."""
-        block = self._options().leafnodes
-        return told_address(block.host, self.port, block.advertise)
-
-    @property
-    def own_url(self) -> str:
-        """The address that peers are told; empty while the server does not listen."""
-        return join_host_port(*self.address()) if self.port else ""
 
     def line(self, **changes: object) -> bytes:
         """Return an INFO line; `changes` adds fields. Of a server that does not listen, it has only these."""
         if not self.port:
             return info_line(changes)
-        opts, identity = self._options(), self._identity
+        opts = self._options()
         host, port = self.address()
         tls = opts.leafnodes.tls
         values: dict[str, object] = {
-            "server_id": identity.id,
-            "server_name": identity.name,
-            "version": NATS_VERSION,
-            "proto": ROUTE_PROTO,
-            "go": RUNTIME,
+            **identity_fields(self._identity),
             "host": host,
             "port": port,
             "headers": not opts.no_header_support,

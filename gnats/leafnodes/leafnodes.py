@@ -17,7 +17,7 @@ from gnats.cluster.link_health import Configured, LinkHealth
 from gnats.connection.closed_state import ClosedState
 from gnats.core.links.leaf_session import LeafEvent
 from gnats.core.net.connection import Connection
-from gnats.core.runtime.inbox import EV_BEGUN, EV_CLOSED, EV_CONNECT, EV_INFO, EV_LEAF, EV_PONG
+from gnats.core.runtime.inbox import EV_BEGUN, EV_CLOSED, EV_LEAF, EV_PONG
 from gnats.core.runtime.kinds import LEAF
 from gnats.go.text import duration, join_host_port, quote, text_bytes
 from gnats.go.url import URL
@@ -34,7 +34,6 @@ from gnats.leafnodes.table import LeafTable
 from gnats.options.values.leafnodes import RemoteLeafOptions
 from gnats.runtime.accept import AcceptLoop, listen_for_servers
 from gnats.runtime.reported import answer_punt, unmapped
-from gnats.runtime.reporting import Reporting
 
 if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
@@ -343,14 +342,12 @@ class LeafNodes(Connections[Leaf]):
         """Handle the events about leaf nodes."""
         for event, handler in (
             (EV_BEGUN, self._on_begun),
-            (EV_CONNECT, self._on_connect),
-            (EV_INFO, self._on_info),
             (EV_CLOSED, self._on_closed),
             (EV_PONG, self._on_pong),
             (EV_LEAF, self._on_leaf),
         ):
             events.on(event, handler, (LEAF,))
-        Reporting(self._log, self._find).serve(events, (LEAF,))
+        self._serve(events, LEAF, self._handshake)
 
     def _on_begun(self, source: Connection | None, a: int, b: int, data: object) -> bool:
         leaf = self._find(source)
@@ -365,12 +362,6 @@ class LeafNodes(Connections[Leaf]):
     def _out_of_memory(self, leaf: Leaf) -> None:
         self._log.error(f"{leaf} - Out of memory - Closing")
         leaf.close(self._log, ClosedState.READ_ERROR)
-
-    def _on_connect(self, source: Connection | None, a: int, b: int, data: object) -> bool:
-        return answer_punt(self._find(source), data, self._handshake.process_connect, self._log)
-
-    def _on_info(self, source: Connection | None, a: int, b: int, data: object) -> bool:
-        return answer_punt(self._find(source), data, self._handshake.process_info, self._log)
 
     def _on_pong(self, source: Connection | None, a: int, b: int, data: object) -> None:
         if leaf := self._find(source):

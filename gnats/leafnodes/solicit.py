@@ -10,7 +10,7 @@ from gnats.go.text import join_host_port, quote
 from gnats.go.url import URL
 from gnats.leafnodes.remote import Remote
 from gnats.options.values.leafnodes import DIAL_TIMEOUT
-from gnats.runtime.dial import Connect, Resolve, connect_socket, dial, look_up, random_address
+from gnats.runtime.dial import Connect, Resolve, connect_socket, dial, is_reported, look_up, random_address
 
 if TYPE_CHECKING:
     from gnats.log.logger import Logger
@@ -110,9 +110,7 @@ class Solicitor:
         return await dial((host, port), seconds, self._connect), host, port
 
     def _report(self, url: URL, attempts: int, exc: OSError, *, first: bool) -> None:
-        opts = self._options()
-        every = opts.connect_error_reports if first else opts.reconnect_error_reports
-        reported = attempts == 1 or (every > 0 and attempts % every == 0)
         what = f"Error trying to connect as leafnode to remote server {quote(url.host)}"
+        reported = is_reported(self._options(), attempts, first=first)
         log = self._log.error if reported else self._log.debug
         log(f"{what} (attempt {attempts}): {exc}")

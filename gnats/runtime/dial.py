@@ -15,6 +15,8 @@ from gnats.go.text import join_host_port, os_error, quote
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from gnats.options.options import Options
+
 Address = tuple[str, int]
 Connect = Callable[[str, int], "Coroutine[Any, Any, socket.socket]"]
 Resolve = Callable[[str], "Coroutine[Any, Any, list[str]]"]
@@ -88,6 +90,15 @@ async def random_address(
     if not others:
         raise NoAddressError
     return random.choice(others), port
+
+
+def is_reported(opts: "Options", attempts: int, *, first: bool) -> bool:
+    """Whether a failed attempt is an error in the log (shouldReportConnectErr), or a line for debugging.
+
+    `first`: there was no connection yet.
+    """
+    every = opts.connect_error_reports if first else opts.reconnect_error_reports
+    return attempts == 1 or (every > 0 and attempts % every == 0)
 
 
 def _is_numeric(host: str) -> bool:

@@ -69,7 +69,16 @@ class ReportedConnection:
             log.log(level, f"{self} - {statement}" + (f" - {user}" if user else ""))
 
 
-R = TypeVar("R", bound=ReportedConnection)
+class Waiting(Protocol):
+    """A connection that waits for an answer to a verb; see ReportedConnection."""
+
+    @property
+    def connection(self) -> Closable | None: ...
+
+    def close(self, log: "Logger", reason: ClosedState, err: str | None = None) -> None: ...
+
+
+R = TypeVar("R", bound=Waiting)
 
 
 def answer_punt(
