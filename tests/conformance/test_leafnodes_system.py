@@ -190,6 +190,34 @@ def test_hops_of_a_trace(launch: Launch) -> None:
         assert b"Nats-Trace-Hop: 1\r\n" in peer.await_op(b"HMSG traced ")
 
 
+EXPORTS = """
+accounts {
+    X { users [ { user: x, password: p } ], exports [ { stream: "st.>" } ] }
+    A { users [ { user: a, password: p } ]
+        imports [ { stream: { account: X, subject: "st.>" }, to: "im.>" } ] }
+}
+"""
+
+
+def test_a_trace_ends_where_an_import_does_not_allow_it(launch: Launch, fake: FakeLeaf) -> None:
+    """The exporting account does not see what the importing one has, whether here or behind a leaf node."""
+    server = launch_accepting(launch, config=EXPORTS)
+    peer = fake.dial(server, user="a", **PASSWORD)
+    peer.subscribe(b"im.x")
+    peer.fence()
+    with Caller(server, "x", "p") as caller:
+        caller.subscribe("dest")
+        caller.publish("st.x", b"x", header=b"NATS/1.0\r\nNats-Trace-Dest: dest\r\n\r\n")
+        events = caller.next_on("dest").json["events"]
+    got = peer.await_op(b"HMSG im.x ")
+    if server.kind.is_reference:  # it traces over leaf nodes whatever the import says
+        assert b"Nats-Trace-Dest: dest\r\n" in got
+        assert [event["type"] for event in events] == ["in", "eg"]
+    else:
+        assert b"Nats-Trace-Dest: trace disabled\r\n" in got
+        assert [event["type"] for event in events] == ["in", "se"]
+
+
 # -- lame duck mode --------------------------------------------------------------------------------------
 
 

@@ -26,7 +26,8 @@ cdef struct Guard:
     void *permissions       # borrowed Permissions, NULL: everything is allowed; atomic, the owner writes
     pthread_mutex_t *lock   # the connection's
     # under lock
-    void *staged            # borrowed Permissions for guard_install()
+    void *staged            # borrowed Permissions for guard_next()
+    void *coming            # borrowed Permissions that guard_install() installs
     uint64_t replaced       # grace number of the last installation
     ReplyTable *replies     # that the peer may publish to; NULL: its permissions allow none
 
@@ -35,9 +36,11 @@ cdef void guard_init(Guard *g, uint8_t kind, pthread_mutex_t *lock) noexcept nog
 cdef void guard_free(Guard *g) noexcept nogil
 
 # -- the owner --
-# Install the staged permissions; False without memory. The caller checks the subscriptions again, then calls
-# guard_filter().
-cdef bint guard_install(Guard *g) noexcept nogil
+# Take the staged permissions, and return them.
+cdef void *guard_next(Guard *g) noexcept nogil
+# Install what guard_next() has returned, with the `checks` that are known to be needed; False without memory. All
+# deliveries are checked that might be denied: the caller checks the subscriptions again, then calls guard_filter().
+cdef bint guard_install(Guard *g, uint8_t checks) noexcept nogil
 # Check deliveries from now on, or stop checking them.
 cdef void guard_filter(Guard *g, bint needed) noexcept nogil
 # Deliver to a leaf node nothing from now on that its permissions deny to announce.

@@ -27,15 +27,21 @@ cdef void guard_free(Guard *g) noexcept nogil:
     g.replies = NULL
 
 
-cdef bint guard_install(Guard *g) noexcept nogil:
-    cdef uint8_t checks = 0
-    cdef void *p
+cdef void *guard_next(Guard *g) noexcept nogil:
+    pthread_mutex_lock(g.lock)
+    g.coming = g.staged
+    pthread_mutex_unlock(g.lock)
+    return g.coming
+
+
+cdef bint guard_install(Guard *g, uint8_t checks) noexcept nogil:
+    cdef void *p = g.coming
     cdef bint failed = False
     pthread_mutex_lock(g.lock)
     guard_free(g)
-    p = g.staged
     if p != NULL:
-        if (<Permissions> p).restricts_delivery:
+        # A leaf node is sent messages as if it published them; what it may hear of is CHECK_DENIALS.
+        if (<Permissions> p).restricts_publish if g.kind == LEAF else (<Permissions> p).restricts_delivery:
             checks |= CHECK_DELIVERIES
         if (<Permissions> p).responses:
             g.replies = replies_new((<Permissions> p).max_responses, (<Permissions> p).response_expires)

@@ -5,7 +5,7 @@ A subscription that overlaps a stream import gets a *shadow* in the account that
 subscription of the same client there. The owner makes, changes and removes it together with the original.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from gnats.core.accounts.account cimport Account, StreamImport
 from gnats.core.accounts.subscriber cimport Subscriber
@@ -17,6 +17,8 @@ from gnats.core.subjects.transform cimport Transform
 
 # Make a shadow for each import that `s` overlaps (addShadowSubscriptions); `some`: skip imports that it has one for.
 cdef void add_shadows(Subscriber c, Account account, const Subscription *s, bint some) noexcept nogil
+# A link's queue subscription counts as many members as `weight` from now on.
+cdef void weigh_shadows(Subscriber c, const Subscription *s, uint32_t weight) noexcept nogil
 # Remove the shadows of one subscription; of all; of some, once the connection is closed.
 cdef void drop_shadows(Subscriber c, const Subscription *s) noexcept nogil
 cdef void drop_all_shadows(Subscriber c) noexcept nogil

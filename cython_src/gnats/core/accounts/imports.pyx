@@ -152,6 +152,14 @@ cdef void log_import(Subscriber c, const Subscription *shadow, Slice account) no
     free(data)
 
 
+cdef void weigh_shadows(Subscriber c, const Subscription *s, uint32_t weight) noexcept nogil:
+    cdef Subscription *shadow = subtable_find(&c.shadows, sub_sid(s), s.sid_len)
+    while shadow != NULL:
+        if shadow.sid_len == s.sid_len and memcmp(sub_sid(shadow), sub_sid(s), s.sid_len) == 0:
+            (<Account> import_sub(shadow).what.exporter).update_remote_qsub(shadow, weight)
+        shadow = shadow.next
+
+
 cdef void drop_shadows(Subscriber c, const Subscription *s) noexcept nogil:
     cdef Subscription *shadow = subtable_find(&c.shadows, sub_sid(s), s.sid_len)
     while shadow != NULL:

@@ -47,17 +47,19 @@ cdef class Subscriber(Connection):
 
     cdef int stage_permissions(self, Permissions permissions) except -1:
         cdef void *current
+        cdef void *coming
         cdef void *staged
         cdef uint64_t replaced
         cdef list keep = []
         pthread_mutex_lock(&self.lock)
         current = self.guard.permissions
+        coming = self.guard.coming
         staged = self.guard.staged
         replaced = self.guard.replaced
         pthread_mutex_unlock(&self.lock)
         if qs_passed(replaced):
             for kept in self.keep:
-                if not isinstance(kept, Permissions) or <void *> kept == current or <void *> kept == staged:
+                if not isinstance(kept, Permissions) or <void *> kept in (current, coming, staged):
                     keep.append(kept)
             self.keep = keep
         if permissions is not None and not any(kept is permissions for kept in self.keep):

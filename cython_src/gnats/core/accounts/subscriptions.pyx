@@ -7,7 +7,7 @@ from libc.stdlib cimport free, malloc
 from gnats.core.accounts.account cimport Account, account_imports_streams
 from gnats.core.accounts.departures cimport depart, remove_before_subscribing
 from gnats.core.accounts.denials cimport report_removed
-from gnats.core.accounts.guard cimport guard_filter, guard_install, may_subscribe
+from gnats.core.accounts.guard cimport guard_filter, guard_install, guard_next, may_subscribe
 from gnats.core.accounts.imports cimport (
     add_shadows,
     drop_all_shadows,
@@ -182,7 +182,8 @@ cdef void apply_permissions(Subscriber c) noexcept nogil:
     cdef Subscription *s
     cdef uint32_t i, n = 0
     cdef bint filtered = False
-    if not guard_install(&c.guard):
+    guard_next(&c.guard)
+    if not guard_install(&c.guard, 0):
         c.out_of_memory(READ_ERROR)
     if c.guard.permissions == NULL or load8(&c.closing):
         return

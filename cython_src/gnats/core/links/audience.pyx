@@ -15,6 +15,7 @@ from gnats.core.subjects.trie cimport (
     Subscription,
     interest_total,
     is_remote,
+    node_links,
     node_subs,
     sub_weight,
 )
@@ -62,7 +63,7 @@ cdef uint32_t weight_of_origin(const Node *node, const Slice *origin) noexcept n
     """Return the interest of the leaf nodes of a cluster; outside of queue groups, some more are as many."""
     cdef Subscription **subs = node_subs(<Node *> node)
     cdef uint32_t i, weight = 0
-    for i in range(node.nsubs):
+    for i in range(node_links(node)):
         if of_own_leaf(subs[i]) and same_cluster(&(<Subscriber> subs[i].client).cluster, origin):
             weight += weight_of(subs[i])
             if not subs[i].queue_len and weight == ENOUGH:
@@ -74,10 +75,8 @@ cdef uint32_t weight_of_own(Subscriber route, const Node *node, const Interest *
     """Return the interest that is told of without an origin; outside of queue groups, some more are as many."""
     cdef Subscription **subs
     cdef uint32_t i, weight = now.local
-    if now.remote == 0:
-        return weight
     subs = node_subs(<Node *> node)
-    for i in range(node.nsubs):
+    for i in range(node_links(node)):
         if not subs[i].queue_len and weight >= ENOUGH:
             break
         if of_own_leaf(subs[i]) and not told_by_origin(route, subs[i]):
@@ -102,7 +101,7 @@ cdef void note_all_for_route(
     if interest_total(before) == 0:   # also when a link begins, and learns of all that is there
         note_local(followed, NULL, s, 0, weight_of_own(route, node, now))
         subs = node_subs(<Node *> node)
-        for i in range(node.nsubs if now.remote else 0):
+        for i in range(node_links(node)):
             if told_by_origin(route, subs[i]):
                 interest_queue_add(followed, &(<Subscriber> subs[i].client).cluster, subs[i], weight_of(subs[i]))
     elif told_by_origin(route, s):
@@ -137,13 +136,11 @@ cdef uint32_t weight_for(Subscriber leaf, const Node *node, const Interest *now)
     """Return the interest that a leaf node's peer is told of; outside of queue groups, some more are as many."""
     cdef Subscription **subs
     cdef uint32_t i, weight = now.local + now.services
-    if now.remote == 0:
-        return weight
     subs = node_subs(<Node *> node)
-    for i in range(node.nsubs):
+    for i in range(node_links(node)):
         if not subs[i].queue_len and weight >= ENOUGH:
             break
-        if is_remote(subs[i]) and counts(leaf, subs[i]):
+        if counts(leaf, subs[i]):
             weight += weight_of(subs[i])
     return weight
 
@@ -167,15 +164,13 @@ cdef inline bint of_cluster(const Subscription *s) noexcept nogil:
     return s.kind == KIND_ROUTER or of_own_leaf(s)
 
 
-cdef bint has_linked(const Node *node, const Interest *now, const Subscription *but) noexcept nogil:
+cdef bint has_linked(const Node *node, const Subscription *but) noexcept nogil:
     """Return whether links of this cluster subscribe, other than by `but`."""
-    cdef Subscription **subs
+    cdef Subscription **subs = node_subs(<Node *> node)
     cdef uint32_t i
-    if now.remote:
-        subs = node_subs(<Node *> node)
-        for i in range(node.nsubs):
-            if subs[i] != but and is_remote(subs[i]) and of_cluster(subs[i]):
-                return True
+    for i in range(node_links(node)):
+        if subs[i] != but and of_cluster(subs[i]):
+            return True
     return False
 
 
@@ -186,12 +181,12 @@ cdef void note_for_gateway(
     cdef FollowedAccount *followed = <FollowedAccount *> sink
     cdef bint begins
     if interest_total(before) == 0:   # also when a link begins, and learns of all that is there
-        note_local(followed, NULL, s, 0, now.local != 0 or has_linked(node, now, NULL))
+        note_local(followed, NULL, s, 0, now.local != 0 or has_linked(node, NULL))
     elif not is_remote(s):
         begins = now.local != 0
-        if begins != (before.local != 0) and not has_linked(node, now, NULL):
+        if begins != (before.local != 0) and not has_linked(node, NULL):
             note_local(followed, NULL, s, not begins, begins)
-    elif of_cluster(s) and not now.local and not has_linked(node, now, s):
+    elif of_cluster(s) and not now.local and not has_linked(node, s):
         begins = s.node != NULL
         if not begins or difference(before, now) == sub_weight(s):   # else its weight has changed
             note_local(followed, NULL, s, not begins, begins)

@@ -24,6 +24,16 @@ cpdef enum LeafEvent:
     LEAF_ERROR = 4              # data: what followed -ERR
 
 
+cdef struct MappedSubject:
+    Slice name
+    uint8_t wanted                 # there are subscribers to it, too
+
+
+cdef struct Mapped:
+    size_t n
+    MappedSubject at[1]            # what they name follows
+
+
 @cython.final
 cdef class LeafSession(LinkSession):
     cdef uint8_t info_first        # the peer may send INFO before its CONNECT
@@ -33,27 +43,29 @@ cdef class LeafSession(LinkSession):
     cdef Slice staged_cluster, loop_subject
     cdef int64_t max_subs          # -1: any number
     cdef int staged_max_payload
-    # Subjects that are announced whoever subscribes; under lock, and the owner's
-    cdef Slice *mapped
-    cdef size_t nmapped
-    cdef Slice *staged_mapped
-    cdef size_t nstaged_mapped
-    cdef Slice *mapped_before      # during a change of them
-    cdef size_t nmapped_before
+    # Subjects that are announced whoever subscribes: each one block, NULL for none
+    cdef Mapped *mapped
+    cdef Mapped *staged_mapped     # under lock, as the next
+    cdef uint8_t mapped_staged
+    cdef Mapped *mapped_before     # during a change of them
     # borrowed Permissions, whose publish half says what the peer may send; NULL: anything. As the next under lock
     cdef void *receive
     cdef void *staged_receive
     cdef uint8_t changing          # permissions are being changed
     cdef void *permissions_before  # borrowed Permissions, during a change of them
+    cdef void *coming              # the same: those that come, which may call for CHECK_DENIALS
+    cdef uint8_t denials
 
     cdef void take_requests(self, uint32_t ctl) noexcept nogil
     cdef void begin_to_link(self) noexcept nogil
-    cdef void use_permissions(self) noexcept nogil
+    cdef void use_permissions(self, uint8_t checks) noexcept nogil
     cdef void change_permissions(self) noexcept nogil
+    # Return whether CHECK_DENIALS will be needed.
+    cdef uint8_t denials_to_come(self) noexcept nogil
+    cdef void note_to_come(self, const char *subject, size_t n, size_t qn) noexcept nogil
     cdef void announce_mapped_differences(self) noexcept nogil
     cdef void change_mapped(self) noexcept nogil
     cdef void unsubscribe_denied(self) noexcept nogil
-    cdef bint write_unmapped(self, const InterestChange *change) noexcept nogil
     cdef bint is_mapped(self, const char *subject, size_t n) noexcept nogil
     cdef bint write_change(self, const InterestChange *change) noexcept nogil
     # Queue an LS+ if the permissions allow the subject now and did not before, an LS- if it is the other way round.
@@ -61,6 +73,8 @@ cdef class LeafSession(LinkSession):
     cdef bint write_interest(
         self, const char *subject, size_t n, const char *queue, size_t qn, uint32_t weight) noexcept nogil
     cdef void announce_own(self, const Slice *subject, bint begins) noexcept nogil
+    cdef bint calls_for_denials(
+        self, const void *permissions, const char *subject, size_t n, size_t qn) noexcept nogil
     cdef void note_denials(self, const char *subject, size_t n, size_t qn) noexcept nogil
     cdef bint may_receive(self, const Slice *subject) noexcept nogil
     cdef bint may_send(self, const Slice *subject) noexcept nogil

@@ -2,12 +2,19 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport strlen
 
 from gnats.core.accounts.account cimport Account, account_mappings
-from gnats.core.accounts.guard cimport CHECK_DENIALS, guard_denials, guard_filter, guard_install, may_reply
-from gnats.core.accounts.imports cimport renew_shadows
+from gnats.core.accounts.guard cimport (
+    CHECK_DELIVERIES,
+    CHECK_DENIALS,
+    guard_denials,
+    guard_install,
+    guard_next,
+    may_reply,
+)
+from gnats.core.accounts.imports cimport renew_shadows, weigh_shadows
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport CTL_IMPORTS, CTL_PERMISSIONS, Subscriber
 from gnats.core.accounts.subscriptions cimport add_remote_sub, unsubscribe
@@ -162,14 +169,12 @@ cdef class LeafSession(LinkSession):
         say what is announced (subscribe), and what the peer may subscribe to and is sent (publish); `receive` what the
         peer may send (publish); without it a spoke may send what is announced. Call it once. Raises MemoryError.
         """
-        cdef Slice *names = slices_of(mapped)
+        cdef Mapped *names
         self.append_remote(greeting)
-        try:
-            self.stage_permissions(permissions)
-        except MemoryError:
-            free(names)
-            raise
-        self.keep += [account, cluster, loop_subject, mapped, (receive,)]   # stage_permissions() drops bare ones
+        self.stage_permissions(permissions)
+        self.keep += [account, cluster, loop_subject]
+        self.keep_receive(receive)
+        names = mapped_of(mapped)
         pthread_mutex_lock(&self.lock)
         self.staged_account = <void *> account
         self.staged_cluster.p = PyBytes_AS_STRING(cluster)
@@ -178,7 +183,7 @@ cdef class LeafSession(LinkSession):
         self.loop_subject.n = PyBytes_GET_SIZE(loop_subject)
         free(self.staged_mapped)
         self.staged_mapped = names
-        self.nstaged_mapped = len(mapped)
+        self.mapped_staged = 1
         self.staged_spoke = spoke
         self.staged_isolated = isolated
         self.staged_form = FORM_RHMSG if headers else FORM_RMSG
@@ -192,7 +197,7 @@ cdef class LeafSession(LinkSession):
     def set_permissions(self, Permissions permissions, Permissions receive=None) -> None:
         """Replace join()'s permissions: tell the peer what it may hear of now. Raises MemoryError."""
         self.stage_permissions(permissions)
-        self.keep.append((receive,))
+        self.keep_receive(receive)
         pthread_mutex_lock(&self.lock)
         self.staged_receive = NULL if receive is None else <void *> receive
         pthread_mutex_unlock(&self.lock)
@@ -200,14 +205,28 @@ cdef class LeafSession(LinkSession):
 
     def set_mapped(self, tuple mapped not None) -> None:
         """Replace join()'s `mapped`. Raises MemoryError."""
-        cdef Slice *names = slices_of(mapped)
-        self.keep.append(mapped)
+        cdef Mapped *names = mapped_of(mapped)
         pthread_mutex_lock(&self.lock)
         free(self.staged_mapped)
         self.staged_mapped = names
-        self.nstaged_mapped = len(mapped)
+        self.mapped_staged = 1
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_MAPPED, 0)
+
+    def keep_receive(self, Permissions receive) -> None:
+        """Keep permissions for `staged_receive`, and those before that the owner still uses."""
+        cdef void *current
+        cdef void *staged
+        pthread_mutex_lock(&self.lock)
+        current = self.receive
+        staged = self.staged_receive
+        pthread_mutex_unlock(&self.lock)
+        # In a tuple: stage_permissions() drops bare ones.
+        self.keep = [
+            kept for kept in self.keep
+            if not isinstance(kept, tuple) or <void *> (<tuple> kept)[0] in (current, staged)
+        ]
+        self.keep.append((receive,))
 
     # -- the session ---------------------------------------------------------------------------------------------
 
@@ -227,6 +246,7 @@ cdef class LeafSession(LinkSession):
     cdef void begin_to_link(self) noexcept nogil:
         cdef size_t i
         self.joined = self.admitted = 1
+        guard_next(&self.guard)
         self.input.parser.auth_set = 0
         pthread_mutex_lock(&self.lock)
         self.account = self.staged_account
@@ -234,50 +254,74 @@ cdef class LeafSession(LinkSession):
         self.spoke = self.staged_spoke
         self.isolated = self.staged_isolated
         self.mapped = self.staged_mapped
-        self.nmapped = self.nstaged_mapped
         self.staged_mapped = NULL
+        self.mapped_staged = 0
         self.input.parser.max_payload = self.staged_max_payload
         pthread_mutex_unlock(&self.lock)
         self.input.parser.pa.m.account = self.account
         self.input.parser.headers = self.staged_form == FORM_RHMSG
         store8(&self.form, self.staged_form)
         self.traces = self.staged_traces
-        self.use_permissions()
+        self.use_permissions(0)
         set_first_ping_timer(self, &self.pings)
         link_begin(&self.link)
         self.announce_own(&self.loop_subject, True)
-        for i in range(self.nmapped):
-            self.announce_own(&self.mapped[i], True)
+        for i in range(mapped_count(self.mapped)):
+            self.announce_own(&self.mapped.at[i].name, True)
         self.announce_first()
 
-    cdef void use_permissions(self) noexcept nogil:
+    cdef void use_permissions(self, uint8_t checks) noexcept nogil:
         pthread_mutex_lock(&self.lock)
         self.receive = self.staged_receive
         pthread_mutex_unlock(&self.lock)
-        if not guard_install(&self.guard):
+        if not guard_install(&self.guard, checks):
             self.out_of_memory(READ_ERROR)
-        guard_filter(
-            &self.guard, self.guard.permissions != NULL and (<Permissions> self.guard.permissions).restricts_publish)
 
     cdef void change_permissions(self) noexcept nogil:
         link_announce(self, &self.link, True)
         self.permissions_before = self.guard.permissions
-        self.use_permissions()
+        self.coming = guard_next(&self.guard)
+        self.use_permissions(self.denials_to_come())
         self.announce_mapped_differences()
         self.changing = 1
         self.walk(write_difference)
         self.changing = 0
         self.unsubscribe_denied()
 
+    cdef uint8_t denials_to_come(self) noexcept nogil:
+        cdef const Subscription *s
+        cdef size_t i
+        self.denials = 0
+        if not self.spoke or self.coming == NULL:
+            return 0
+        self.walk(note_to_come)
+        for i in range(mapped_count(self.mapped)):
+            if is_announced(self.coming, self.mapped.at[i].name.p, self.mapped.at[i].name.n):
+                self.note_to_come(self.mapped.at[i].name.p, self.mapped.at[i].name.n, 0)
+        if self.subs.n:
+            for i in range(<size_t> self.subs.mask + 1):
+                s = self.subs.slots[i]
+                while s != NULL:
+                    if may_subscribe_to(self.coming, sub_subject(s), s.subject_len):
+                        self.note_to_come(sub_subject(s), s.subject_len, s.queue_len)
+                    s = s.next
+        return self.denials
+
+    cdef void note_to_come(self, const char *subject, size_t n, size_t qn) noexcept nogil:
+        if not self.denials and self.calls_for_denials(self.coming, subject, n, qn):
+            self.denials = CHECK_DENIALS | CHECK_DELIVERIES
+
     cdef void announce_mapped_differences(self) noexcept nogil:
+        cdef const Slice *name
         cdef bint before, now
         cdef size_t i
         if not self.spoke:
             return   # a hub announces them whatever its permissions say
-        for i in range(self.nmapped):
-            before = is_announced(self.permissions_before, self.mapped[i].p, self.mapped[i].n)
-            now = is_announced(self.guard.permissions, self.mapped[i].p, self.mapped[i].n)
-            if before != now and not self.write_interest(self.mapped[i].p, self.mapped[i].n, NULL, 0, now):
+        for i in range(mapped_count(self.mapped)):
+            name = &self.mapped.at[i].name
+            before = is_announced(self.permissions_before, name.p, name.n)
+            now = is_announced(self.guard.permissions, name.p, name.n)
+            if before != now and not self.write_interest(name.p, name.n, NULL, 0, now):
                 self.close_soon(WRITE_ERROR)
 
     cdef void unsubscribe_denied(self) noexcept nogil:
@@ -291,43 +335,35 @@ cdef class LeafSession(LinkSession):
             s = self.subs.slots[i]
             while s != NULL and self.subs.n:
                 following = s.next
-                if not may_subscribe_to(self, sub_subject(s), s.subject_len):
+                if not may_subscribe_to(self.guard.permissions, sub_subject(s), s.subject_len):
                     unsubscribe(self, s)
-                else:
-                    self.note_denials(sub_subject(s), s.subject_len, s.queue_len)
                 s = following
             i += 1
 
     cdef void change_mapped(self) noexcept nogil:
-        cdef Slice *before = self.mapped
-        cdef size_t i, n = self.nmapped
+        cdef Mapped *before = self.mapped
+        cdef size_t i
         pthread_mutex_lock(&self.lock)
-        if self.staged_mapped == NULL and self.nstaged_mapped:
+        if not self.mapped_staged:
             pthread_mutex_unlock(&self.lock)
             return
         self.mapped = self.staged_mapped
-        self.nmapped = self.nstaged_mapped
         self.staged_mapped = NULL
+        self.mapped_staged = 0
         pthread_mutex_unlock(&self.lock)
-        for i in range(self.nmapped):
-            if not is_among(before, n, self.mapped[i].p, self.mapped[i].n):
-                self.announce_own(&self.mapped[i], True)
-        for i in range(n):
-            if not self.is_mapped(before[i].p, before[i].n):
-                self.announce_own(&before[i], False)
+        for i in range(mapped_count(self.mapped)):
+            if mapped_find(before, self.mapped.at[i].name.p, self.mapped.at[i].name.n) == NULL:
+                self.announce_own(&self.mapped.at[i].name, True)
         self.mapped_before = before
-        self.nmapped_before = n
-        self.walk(write_unmapped)   # subscribers to the same subject may be left
+        self.walk(note_unmapped)   # and what changes meanwhile: write_change
         self.mapped_before = NULL
+        for i in range(mapped_count(before)):
+            if not before.at[i].wanted and not self.is_mapped(before.at[i].name.p, before.at[i].name.n):
+                self.announce_own(&before.at[i].name, False)
         free(before)
 
-    cdef bint write_unmapped(self, const InterestChange *change) noexcept nogil:
-        return not is_among(
-            self.mapped_before, self.nmapped_before, change_subject(change), change.subject_len
-        ) or self.write_change(change)
-
     cdef bint is_mapped(self, const char *subject, size_t n) noexcept nogil:
-        return is_among(self.mapped, self.nmapped, subject, n)
+        return mapped_find(self.mapped, subject, n) != NULL
 
     cdef void announce_own(self, const Slice *subject, bint begins) noexcept nogil:
         """Announce a subject that does not depend on subscribers, or announce it no longer. A hub always does."""
@@ -342,6 +378,8 @@ cdef class LeafSession(LinkSession):
         cdef const char *subject = change_subject(change)
         if not change.queue_len and self.is_mapped(subject, change.subject_len):
             return True   # it is announced anyway
+        if unlikely(self.mapped_before != NULL):
+            note_unmapped(self, change)
         cdef bint now = is_announced(self.guard.permissions, subject, change.subject_len)
         # While permissions change: the peer may know of it, as the former ones allowed.
         if not now and not (
@@ -386,14 +424,18 @@ cdef class LeafSession(LinkSession):
             free(line)
         return written
 
+    cdef bint calls_for_denials(
+        self, const void *permissions, const char *subject, size_t n, size_t qn
+    ) noexcept nogil:
+        """In a spoke, once interest in wildcards, here or there, includes subjects that may not be announced, all
+        deliveries are checked for these (loadMsgDenyFilterIfNeeded). nats-server's hubs look at what they may not send
+        only."""
+        return self.spoke and permissions != NULL and not is_free(subject, n) and (
+            <Permissions> permissions).needs_filter(subject, n, qn)
+
     cdef void note_denials(self, const char *subject, size_t n, size_t qn) noexcept nogil:
-        """In a spoke, once interest in wildcards, here or there, includes subjects that may not be announced, check all
-        deliveries for these (loadMsgDenyFilterIfNeeded). nats-server's hubs look at what they may not send only."""
-        if not self.spoke or self.guard.permissions == NULL or self.guard.checks & CHECK_DENIALS:
-            return
-        if is_free(subject, n):
-            return
-        if (<Permissions> self.guard.permissions).needs_filter(subject, n, qn):
+        if not self.guard.checks & CHECK_DENIALS and self.calls_for_denials(
+                self.guard.permissions, subject, n, qn):
             guard_denials(&self.guard)
 
     cdef bint may_receive(self, const Slice *subject) noexcept nogil:
@@ -440,7 +482,7 @@ cdef class LeafSession(LinkSession):
             return self.violation(BAD_REMOTE_SUB_ARGS, c'L', arg, n)
         if words[0].n == self.loop_subject.n and same_bytes(words[0].p, self.loop_subject.p, words[0].n):
             return self.report(LEAF_LOOP, words[0].p, words[0].n)
-        if not may_subscribe_to(self, words[0].p, words[0].n):
+        if not may_subscribe_to(self.guard.permissions, words[0].p, words[0].n):
             if self.spoke:
                 return go_on(self)
             return self.report(LEAF_SUBSCRIBE_DENIED, words[0].p, words[0].n)
@@ -466,6 +508,7 @@ cdef class LeafSession(LinkSession):
         if s != NULL:
             if queue.n:
                 (<Account> self.account).update_remote_qsub(s, <uint32_t> weight)
+                weigh_shadows(self, s, <uint32_t> weight)
             return go_on(self)
         if self.max_subs >= 0 and load64(&self.nsubs) >= <uint64_t> self.max_subs:
             self.log(LOG_MAX_SUBSCRIPTIONS, 0, NULL, 0)
@@ -544,27 +587,39 @@ cdef class LeafSession(LinkSession):
             send_msg_trace(self, m.trace)
 
 
-cdef Slice *slices_of(tuple texts) except? NULL:
-    """Return slices of bytes objects, NULL for none. Raises MemoryError."""
-    cdef Slice *slices = NULL
+cdef Mapped *mapped_of(tuple texts) except? NULL:
+    """Copy bytes objects; NULL for none. Raises MemoryError."""
+    cdef size_t room = sizeof(Mapped)
+    cdef Mapped *mapped
+    cdef char *p
     cdef size_t i, n = len(texts)
     if n == 0:
         return NULL
-    slices = <Slice *> calloc(n, sizeof(Slice))
-    if slices == NULL:
-        raise MemoryError
     for i in range(n):
-        slices[i].p = PyBytes_AS_STRING(texts[i])
-        slices[i].n = PyBytes_GET_SIZE(texts[i])
-    return slices
+        room += sizeof(MappedSubject) + PyBytes_GET_SIZE(texts[i])
+    mapped = <Mapped *> malloc(room)
+    if mapped == NULL:
+        raise MemoryError
+    mapped.n = n
+    p = <char *> &mapped.at[n]
+    for i in range(n):
+        mapped.at[i].name.p = p
+        mapped.at[i].name.n = PyBytes_GET_SIZE(texts[i])
+        mapped.at[i].wanted = 0
+        p = put(p, PyBytes_AS_STRING(texts[i]), mapped.at[i].name.n)
+    return mapped
 
 
-cdef bint is_among(const Slice *subjects, size_t count, const char *subject, size_t n) noexcept nogil:
+cdef inline size_t mapped_count(const Mapped *mapped) noexcept nogil:
+    return mapped.n if mapped != NULL else 0
+
+
+cdef MappedSubject *mapped_find(Mapped *mapped, const char *subject, size_t n) noexcept nogil:
     cdef size_t i
-    for i in range(count):
-        if subjects[i].n == n and same_bytes(subjects[i].p, subject, n):
-            return True
-    return False
+    for i in range(mapped_count(mapped)):
+        if mapped.at[i].name.n == n and same_bytes(mapped.at[i].name.p, subject, n):
+            return &mapped.at[i]
+    return NULL
 
 
 cdef inline bint is_free(const char *subject, size_t n) noexcept nogil:
@@ -581,10 +636,10 @@ cdef bint is_announced(const void *permissions, const char *subject, size_t n) n
         <Permissions> permissions).can_subscribe(LEAF, subject, n, subject, 0)
 
 
-cdef bint may_subscribe_to(LeafSession c, const char *subject, size_t n) noexcept nogil:
+cdef bint may_subscribe_to(const void *permissions, const char *subject, size_t n) noexcept nogil:
     """Return whether the peer may subscribe: to wildcards it always may, and is sent what is allowed."""
-    return c.guard.permissions == NULL or is_free(subject, n) or subject_has_wildcard(subject, n) or (
-        <Permissions> c.guard.permissions).pub_allowed(LEAF, subject, n)
+    return permissions == NULL or is_free(subject, n) or subject_has_wildcard(subject, n) or (
+        <Permissions> permissions).pub_allowed(LEAF, subject, n)
 
 
 # -- the link's functions ----------------------------------------------------------------------------------------------
@@ -597,8 +652,20 @@ cdef bint write_change(Subscriber owner, const InterestChange *change) noexcept 
     return (<LeafSession> owner).write_change(change)
 
 
-cdef bint write_unmapped(Subscriber owner, const InterestChange *change) noexcept nogil:
-    return (<LeafSession> owner).write_unmapped(change)
+cdef bint note_unmapped(Subscriber owner, const InterestChange *change) noexcept nogil:
+    """Note whether a subject that was mapped has subscribers."""
+    cdef MappedSubject *found = NULL
+    if not change.queue_len:
+        found = mapped_find((<LeafSession> owner).mapped_before, change_subject(change), change.subject_len)
+    if found != NULL:
+        found.wanted = change.now.local != 0
+    return True
+
+
+cdef bint note_to_come(Subscriber owner, const InterestChange *change) noexcept nogil:
+    if is_announced((<LeafSession> owner).coming, change_subject(change), change.subject_len):
+        (<LeafSession> owner).note_to_come(change_subject(change), change.subject_len, 0)
+    return True
 
 
 cdef bint write_difference(Subscriber owner, const InterestChange *change) noexcept nogil:

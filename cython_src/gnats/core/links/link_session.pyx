@@ -29,7 +29,7 @@ from gnats.core.protocol.parser cimport PARSE_OK, ParserHandlers
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, route
 from gnats.core.routing.tracing cimport TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
 from gnats.core.runtime.inbox cimport EV_BEGUN, EV_CONNECT, EV_PONG
-from gnats.core.runtime.kinds cimport ROUTER
+from gnats.core.runtime.kinds cimport LEAF, ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.runtime.timers cimport Timer
@@ -157,7 +157,7 @@ cdef class LinkSession(TextSession):
         interval = self.staged_ping_interval
         most = self.staged_ping_max
         pthread_mutex_unlock(&self.lock)
-        if self.unsettled:   # the timer is not for PINGs yet
+        if self.unsettled or (self.kind == LEAF and not self.joined):   # the timer is not for PINGs yet
             self.pings.interval = interval
             self.pings.max = most
         elif not load8(&self.closing):

@@ -12,9 +12,8 @@ from gnats.core.runtime.slice cimport Slice
 
 
 cdef enum:
-    # A member of a queue group at another server stands in a match as often as it weighs. A larger weight counts as
-    # this: such groups get a little less than their share, and a server that errs, or lies, costs little memory.
-    MOST_WEIGHT = 4096
+    # A larger weight of a queue group counts as this: sums of weights have room for many links.
+    MOST_WEIGHT = 1 << 20
 
 cdef enum RemoteSubOutcome:
     REMOTE_SUB_OK

@@ -76,6 +76,7 @@ from gnats.core.subjects.sublist cimport (
     sub_subject,
 )
 from gnats.core.subjects.subtable cimport subtable_find
+from gnats.core.subjects.trie cimport sub_weight
 from gnats.includes.atomics cimport addi64_seq, bump64, likely, load8, loadi64, storei64, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put
@@ -235,26 +236,45 @@ cdef Subscription *deliver_to_linked_group(
     """
     cdef Subscription *s
     cdef uint32_t i, start
-    if m.remote != NULL and (
-            (<Subscriber> m.origin).kind == ROUTER or (<Subscriber> m.origin).spoke) or group.near == group.local:
+    cdef bint routed = m.remote != NULL and (<Subscriber> m.origin).kind == ROUTER
+    if routed or (m.remote != NULL and (<Subscriber> m.origin).spoke) or group.near == group.local:
         s = deliver_to_group(m, group, group.local, frames, last, r)
         if s != NULL:
             return s
-        if m.remote != NULL and (<Subscriber> m.origin).kind == ROUTER:
-            s = link_for_routed(m, group)
-            return s if s != NULL and targets_add(targets, m, s) else NULL
     else:
-        start = poller_random(m.ps) % group.near
+        start = draw(m, group, 0, group.near)
         for i in range(group.near):
             s = group.subs[(start + i) % group.near]
             if targets_add(targets, m, s) if is_link(s) else deliver_to_member(m, s, frames, last, r):
                 return s
     s = add_behind_leaves(m, group, targets)
-    if s == NULL and group.own != group.n:
-        s = nearest_gateway(m, group)
-        if s != NULL and not targets_add(targets, m, s):
-            return NULL
-    return s
+    if s != NULL:
+        return s
+    if routed:
+        return add_for_routed(m, group, targets)
+    s = nearest_gateway(m, group)
+    return s if s != NULL and targets_add(targets, m, s) else NULL
+
+
+cdef uint32_t draw(const Message *m, const QueueGroup *group, uint32_t begin, uint32_t end) noexcept nogil:
+    """Return the index of one of the subscriptions from `begin` to `end`, by their weights."""
+    cdef uint32_t singles = max(group.local, begin) - begin   # these weigh 1
+    cdef uint32_t i, weight
+    cdef uint64_t total = singles
+    for i in range(begin + singles, end):
+        total += sub_weight(group.subs[i])
+    if total <= 1:
+        return begin
+    total = poller_random(m.ps) % total
+    if total < singles:
+        return begin + <uint32_t> total
+    total -= singles
+    for i in range(begin + singles, end):
+        weight = sub_weight(group.subs[i])
+        if total < weight:
+            return i
+        total -= weight
+    return begin   # a weight has changed meanwhile
 
 
 cdef Subscription *nearest_gateway(const Message *m, const QueueGroup *group) noexcept nogil:
@@ -274,16 +294,12 @@ cdef Subscription *nearest_gateway(const Message *m, const QueueGroup *group) no
 cdef Subscription *add_behind_leaves(const Message *m, const QueueGroup *group, Targets *targets) noexcept nogil:
     """Send to a member behind a leaf node, of this server or another one. NULL: none takes the message."""
     cdef uint32_t i, n = group.own - group.near
-    cdef uint32_t start = poller_random(m.ps) % n if n > 1 else 0
+    cdef uint32_t start = draw(m, group, group.near, group.own) - group.near if n > 1 else 0
     cdef Subscription *s
-    cdef Subscription *refused = NULL
     for i in range(n):
         s = group.subs[group.near + (start + i) % n]
-        if s == refused:
-            continue   # it stands there as often as it weighs
         if may_take(m, s) and targets_add(targets, m, s):
             return s
-        refused = s
     return NULL
 
 
@@ -295,23 +311,23 @@ cdef inline bint may_take(const Message *m, const Subscription *s) noexcept nogi
     return not (message_origin(m, &cluster) and routed_origin(s, &origin) and same_cluster(&cluster, &origin))
 
 
-cdef Subscription *link_for_routed(const Message *m, const QueueGroup *group) noexcept nogil:
-    """Return a link for what came over a route, when no member here takes it: a leaf node, or else another route."""
-    cdef uint32_t i = group.local, leaves = 0
+cdef Subscription *add_for_routed(const Message *m, const QueueGroup *group, Targets *targets) noexcept nogil:
+    """Send what came over a route to a further server, or back: the member that was meant has gone. NULL: to none.
+
+    Not when a member here has refused it: servers where all refuse would pass it round for ever.
+    """
+    cdef uint32_t i, n = group.own - group.local
+    cdef uint32_t start = poller_random(m.ps) % n if n > 1 else 0
     cdef Subscription *s
-    cdef Subscription *chosen = NULL
-    while i < group.own:
+    for i in range(group.own):
         s = group.subs[i]
-        while i < group.own and group.subs[i] == s:   # it stands there as often as it weighed
-            i += 1
-        if s.kind != LEAF:
-            if chosen == NULL:
-                chosen = s
-        elif may_go_over(m, s):
-            leaves += 1
-            if poller_random(m.ps) % leaves == 0:   # any of them, alike
-                chosen = s
-    return chosen
+        if s.kind != ROUTER and not load8(&s.closed) and not load8(&(<Subscriber> s.client).closing):
+            return NULL
+    for i in range(n):
+        s = group.subs[group.local + (start + i) % n]
+        if s.kind == ROUTER and targets_add(targets, m, s):
+            return s
+    return NULL
 
 
 cdef inline bint deliver_msg(const Message *m, Subscription *s, Frames *frames) noexcept nogil:

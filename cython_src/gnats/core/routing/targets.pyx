@@ -11,7 +11,7 @@ from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.accounts.subscriptions cimport sub_account
 from gnats.core.messages.encode cimport Frame, Frames, frame_address, frame_for, frames_begin, frames_end
 from gnats.core.messages.message cimport SIZES_ROOM, Message
-from gnats.core.messages.msgtrace cimport trace_hop, trace_next_hop
+from gnats.core.messages.msgtrace cimport trace_hop, trace_next_hop, trace_stream_export
 from gnats.core.messages.reserved cimport MAPPED_N, is_jetstream_ack, plain_reply
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.routing.delivery cimport (
@@ -24,7 +24,7 @@ from gnats.core.routing.delivery cimport (
 from gnats.core.routing.gateway_reply cimport prefix_for
 from gnats.core.routing.origins cimport gateway_rank
 from gnats.core.routing.remote cimport deliver_remote
-from gnats.core.routing.tracing cimport set_trace_hop
+from gnats.core.routing.tracing cimport set_trace_dest, set_trace_hop
 from gnats.core.runtime.kinds cimport GATEWAY, LEAF
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport SUB_SHADOW, Subscription, sub_queue
@@ -139,6 +139,9 @@ cdef bint send_traced_to(Subscriber link, const Targets *t, const Target *target
     cdef int outcome = EGRESS_OK if link.traces else EGRESS_NO_SUPPORT
     cdef char *changed
     cdef bint sent = False
+    if target.sub.flags == SUB_SHADOW and not import_sub(target.sub).what.allow_trace:
+        trace_stream_export(m.trace, &(<Account> import_sub(target.sub).what.owner).info_name, &m.subject)
+        return m.trace.only or send_untraced_to(link, t, target, m)
     if m.trace.only and not link.traces:
         trace_hop(m.trace, link.kind, link.cid, &hop, EGRESS_ONLY_NO_SUPPORT)
         return False
@@ -151,6 +154,24 @@ cdef bint send_traced_to(Subscriber link, const Targets *t, const Target *target
     frames_end(&frames)
     free(changed)
     trace_hop(m.trace, link.kind, link.cid, &hop, outcome if sent else EGRESS_CLIENT_CLOSED)
+    return sent
+
+
+cdef bint send_untraced_to(Subscriber link, const Targets *t, const Target *target, const Message *m) noexcept nogil:
+    """Send a message with a trace that does not go on: what imports the stream allows none."""
+    cdef char[SIZES_ROOM] sizes
+    cdef Message own = m[0]
+    cdef Frames frames
+    cdef char *changed = set_trace_dest(&own, NULL, sizes)
+    cdef bint sent
+    if changed == NULL:
+        (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+        return False
+    own.trace = NULL
+    frames_begin(&frames)
+    sent = send_to(link, t, target, &own, &frames)
+    frames_end(&frames)
+    free(changed)
     return sent
 
 

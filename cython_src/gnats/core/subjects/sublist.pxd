@@ -43,7 +43,7 @@ cdef tuple sub_row(const Subscription *s)
 
 cdef struct QueueGroup:
     # Members: first those that are no links', then those at other servers of the cluster, then those behind leaf nodes,
-    # then those in other clusters; of links each stands there `qw` times.
+    # then those in other clusters. One of a link stands for sub_weight() members.
     Subscription **subs
     uint32_t n
     uint32_t local       # how many are no links'

@@ -8,10 +8,10 @@ from gnats.core.subjects.rows cimport Rows, copy_node, rows_add, rows_list
 from gnats.core.subjects.subject cimport is_token, subjects_collide
 from gnats.core.subjects.trie cimport (
     ARRIVE, FWC, GROUP, KIND_GATEWAY, LITERAL, PWC, Walk, bucket_at, edge_add, edge_find, edge_remove,
-    has_empty_token, is_weighted, next_group, node_add_sub, node_drop_sub, node_free, node_interest, node_is_empty,
+    has_empty_token, next_group, node_add_sub, node_drop_sub, node_free, node_interest, node_is_empty, node_links,
     node_new, node_subs, speaks_for_leaf, sub_weight, table_grow, walk_next, weigh,
 )
-from gnats.includes.atomics cimport add64, load64, loadi64, store64, store64_release
+from gnats.includes.atomics cimport add64, load64, loadi64, store32, store64, store64_release
 from gnats.includes.pthread cimport (
     pthread_rwlock_destroy, pthread_rwlock_rdlock, pthread_rwlock_unlock, pthread_rwlock_wrlock, rwlock_init,
 )
@@ -99,34 +99,16 @@ cdef void list_free(NodeList *found) noexcept nogil:
 cdef struct GroupRef:
     Node *group
     size_t first      # index of the first group with this name
-    size_t members    # weights of all groups with this name; set in the first one
+    size_t members    # of all groups with this name; set in the first one
     uint32_t slot     # index in the result; set in the first one
     uint32_t hash     # of the name
 
 
-cdef size_t group_weight(Node *group) noexcept nogil:
-    """Return how many entries the group's members take in a result."""
-    cdef size_t weight = group.nsubs
-    cdef Subscription **subs = node_subs(group)
-    cdef uint32_t i
-    if group.nchildren > 0:
-        for i in range(group.nsubs):
-            weight += sub_weight(subs[i]) - 1
-    return weight
-
-
 cdef void append_local(QueueGroup *to, Node *group) noexcept nogil:
     """Append the members that are no links'."""
-    cdef Subscription **subs = node_subs(group)
-    cdef uint32_t i
-    if group.nchildren == 0:
-        memcpy(to.subs + to.n, subs, group.nsubs * sizeof(Subscription *))
-        to.n += group.nsubs
-    else:
-        for i in range(group.nsubs):
-            if not is_weighted(subs[i]):
-                to.subs[to.n] = subs[i]
-                to.n += 1
+    cdef uint32_t links = node_links(group), n = group.nsubs - links
+    memcpy(to.subs + to.n, node_subs(group) + links, n * sizeof(Subscription *))
+    to.n += n
     to.local = to.near = to.own = to.n
 
 
@@ -145,12 +127,11 @@ cdef inline Distance distance_of(const Subscription *s) noexcept nogil:
 
 cdef void append_links(QueueGroup *to, Node *group, Distance distance) noexcept nogil:
     cdef Subscription **subs = node_subs(group)
-    cdef uint32_t i, _times
-    for i in range(group.nsubs):
-        if is_weighted(subs[i]) and distance_of(subs[i]) == distance:
-            for _times in range(sub_weight(subs[i])):
-                to.subs[to.n] = subs[i]
-                to.n += 1
+    cdef uint32_t i
+    for i in range(node_links(group)):
+        if distance_of(subs[i]) == distance:
+            to.subs[to.n] = subs[i]
+            to.n += 1
     if distance == NEAR:
         to.near = to.own = to.n
     elif distance == BEHIND_LEAVES:
@@ -187,7 +168,7 @@ cdef size_t merge_groups(
             else:
                 index[slot] = <uint32_t>(k + 1)
                 names += 1
-            refs[refs[k].first].members += group_weight(group)
+            refs[refs[k].first].members += group.nsubs
             k += 1
             group = next_group(group)
     return names
@@ -210,7 +191,7 @@ cdef MatchResult *result_new(size_t npsubs, size_t nqgroups, size_t members) noe
 cdef void append_all_links(MatchResult *r, const GroupRef *refs, size_t ngroups, Distance distance) noexcept nogil:
     cdef size_t i
     for i in range(ngroups):
-        if refs[i].group.nchildren:
+        if node_links(refs[i].group):
             append_links(&r.qgroups[refs[refs[i].first].slot], refs[i].group, distance)
 
 
@@ -261,7 +242,7 @@ cdef MatchResult *result_of(const NodeList *found) noexcept nogil:
                 r.nqgroups += 1
                 free_space += refs[i].members
             append_local(&r.qgroups[refs[refs[i].first].slot], refs[i].group)
-            linked = linked or refs[i].group.nchildren != 0
+            linked = linked or node_links(refs[i].group) != 0
         if linked:
             append_all_links(r, refs, ngroups, NEAR)
             append_all_links(r, refs, ngroups, BEHIND_LEAVES)
@@ -359,14 +340,13 @@ cdef class Sublist:
         cdef uint32_t old
         pthread_rwlock_wrlock(&self.lock)
         if s.node == NULL:
-            s.qw = qw
+            store32(&s.qw, qw)
         else:
             note_interest(self, s.node, &before)
             old = sub_weight(s)
-            s.qw = qw
+            store32(&s.qw, qw)
             if s.node.kind == GROUP:
                 weigh(s.node, s, sub_weight(s) - old)
-            bump(self, s)
             call_sinks(self, s, s.node, &before)
         pthread_rwlock_unlock(&self.lock)
 

@@ -10,6 +10,7 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from gnats.core.subjects.subject cimport hash_bytes, hash_seed_a, hash_seed_b, mul_mix, token_end
+from gnats.includes.atomics cimport load32
 
 cdef extern from * nogil:
     int clz32 "__builtin_clz"(uint32_t x)
@@ -53,8 +54,8 @@ cdef struct Subscription:
     uint32_t subject_len
     uint32_t queue_len   # 0: it is in no queue group
     uint32_t sid_len
-    # Weight of a remote queue subscription, 0 counts as 1; while it is in a trie, only Sublist.update_remote_qsub may
-    # change it. Of one of this server's own: the moment it came (core.runtime.moment).
+    # Weight of a remote queue subscription, 0 counts as 1; atomic; while it is in a trie, only
+    # Sublist.update_remote_qsub may change it. Of one of this server's own: the moment it came (core.runtime.moment).
     uint32_t qw
     uint8_t kind         # kind of the subscriber's connection (CLIENT, ROUTER, ...)
     uint8_t closed       # 1 once unsubscribed or its connection has gone; atomic
@@ -104,9 +105,9 @@ cdef struct Node:
     Node *pwc           # child for `*`; of a queue group: the next group
     Node *fwc           # child for `>`; of a queue group: the previous one
     Below below
-    uint32_t nchildren  # literal children; of a queue group: members that may have a weight
+    uint32_t nchildren  # literal children; 0 in a queue group
     uint32_t nsubs
-    Subs subs           # subscriptions in no queue group; of a queue group: its members
+    Subs subs           # subscriptions in no queue group, or the members of one; those of links stand first
     Node *parent
     Node *chain         # next node in the same bucket
     uint32_t hash       # of the edge
@@ -123,6 +124,13 @@ cdef inline Subscription **node_subs(Node *node) noexcept nogil:
     if node.nsubs > 1:
         return node.subs.many.subs
     return &node.subs.one
+
+
+cdef inline uint32_t node_links(const Node *node) noexcept nogil:
+    """Return how many of a node's subscriptions are links': these stand first."""
+    if node.nsubs > 1:
+        return node.subs.many.remote
+    return node.nsubs and is_remote(node.subs.one)
 
 
 cdef inline Node *node_new(Node *parent, uint8_t kind, const char *token, size_t n) noexcept nogil:
@@ -152,11 +160,6 @@ cdef inline bint is_remote(const Subscription *s) noexcept nogil:
     return s.kind == KIND_ROUTER or s.kind == KIND_GATEWAY or s.kind == KIND_LEAF
 
 
-cdef inline bint is_weighted(const Subscription *s) noexcept nogil:
-    """Return whether a queue subscription may stand for several members."""
-    return is_remote(s)
-
-
 cdef inline bint speaks_for_leaf(const Subscription *s) noexcept nogil:
     """Return whether subscribers behind leaf nodes are meant, here or at another server of the cluster: LS+ of a route,
     whose sid begins with L (core.links.remote_subs)."""
@@ -165,7 +168,8 @@ cdef inline bint speaks_for_leaf(const Subscription *s) noexcept nogil:
 
 
 cdef inline uint32_t sub_weight(const Subscription *s) noexcept nogil:
-    return s.qw if is_weighted(s) and s.qw > 1 else 1
+    cdef uint32_t weight = load32(&s.qw) if is_remote(s) else 1
+    return weight if weight > 1 else 1
 
 
 cdef inline void node_interest(const Node *node, Interest *interest) noexcept nogil:
@@ -174,11 +178,10 @@ cdef inline void node_interest(const Node *node, Interest *interest) noexcept no
         interest.local = node.below.weights.local
         interest.remote = node.below.weights.remote
         return
+    interest.remote = node_links(node)
     if node.nsubs > 1:
-        interest.remote = node.subs.many.remote
         interest.services = node.subs.many.shape >> CAP_BITS
     elif node.nsubs == 1:
-        interest.remote = is_remote(node.subs.one)
         interest.services = node.subs.one.flags & SUB_SERVICE != 0
     interest.local = node.nsubs - interest.remote - interest.services
 
@@ -203,6 +206,11 @@ cdef inline void vec_count(SubVec *vec, const Subscription *s, uint32_t more) no
         vec.remote += more
 
 
+cdef inline void vec_put(SubVec *vec, uint32_t at, Subscription *s) noexcept nogil:
+    vec.subs[at] = s
+    s.index = at
+
+
 cdef inline SubVec *vec_resize(SubVec *vec, uint32_t bits) noexcept nogil:
     """Return a list with 2**bits places, NULL when out of memory. Its `shape` has yet to be set."""
     return <SubVec *>realloc(vec, sizeof(SubVec) + ((<size_t>1 << bits) - 1) * sizeof(Subscription *))
@@ -210,7 +218,7 @@ cdef inline SubVec *vec_resize(SubVec *vec, uint32_t bits) noexcept nogil:
 
 cdef inline bint node_add_sub(Node *node, Subscription *s) noexcept nogil:
     """Add a subscription; False when out of memory."""
-    cdef uint32_t n = node.nsubs, bits
+    cdef uint32_t n = node.nsubs, at = n, bits
     cdef SubVec *vec
     if n == 0:
         node.subs.one = s
@@ -235,24 +243,30 @@ cdef inline bint node_add_sub(Node *node, Subscription *s) noexcept nogil:
                     return False
                 vec.shape += 1
                 node.subs.many = vec
-        vec.subs[n] = s
+        if is_remote(s):
+            at = vec.remote
+            if at != n:
+                vec_put(vec, n, vec.subs[at])
+        vec.subs[at] = s
         vec_count(vec, s, 1)
     node.nsubs = n + 1
     if node.kind == GROUP:
-        node.nchildren += is_weighted(s)
         weigh(node, s, sub_weight(s))
     s.node = node
-    s.index = n
+    s.index = at
     return True
 
 
 cdef inline void node_drop_sub(Node *node, Subscription *s) noexcept nogil:
-    cdef uint32_t last = node.nsubs - 1, bits
+    cdef uint32_t last = node.nsubs - 1, gap = s.index, bits
     cdef SubVec *vec
     if last > 0:
         vec = node.subs.many
-        vec.subs[s.index] = vec.subs[last]
-        vec.subs[s.index].index = s.index
+        if is_remote(s):   # the last link takes its place
+            vec_put(vec, gap, vec.subs[vec.remote - 1])
+            gap = vec.remote - 1
+        if gap != last:
+            vec_put(vec, gap, vec.subs[last])
         if last == 1:
             node.subs.one = vec.subs[0]
             free(vec)
@@ -266,7 +280,6 @@ cdef inline void node_drop_sub(Node *node, Subscription *s) noexcept nogil:
                     node.subs.many = vec
     node.nsubs = last
     if node.kind == GROUP:
-        node.nchildren -= is_weighted(s)
         weigh(node, s, -sub_weight(s))
     s.node = NULL
 
