@@ -29,16 +29,17 @@ KNOWN_SECONDS = 15.0
 _MONITORED = 'http: "127.0.0.1:-1"\n'
 _CLUSTER = _MONITORED + 'cluster {{ name: C, listen: "127.0.0.1:-1", compression: off{routes} }}\n'
 _HUB = _MONITORED + 'leafnodes { listen: "127.0.0.1:-1", compression: off }\n'
+_GATEWAY = _MONITORED + 'gateway {{ name: {name}, listen: "127.0.0.1:-1"{gateways} }}\n'
 _LEAF = _MONITORED + "leafnodes {{ remotes: [{{ url: '{url}', compression: off }}] }}\n"
 
 
 class Pair:
-    """Two servers of one kind with a link between them; `page` of the first one's monitoring lists it."""
+    """Two servers of one kind with a link between them: "route", "leaf" or "gateway"."""
 
-    def __init__(self, first: Server, second: Server, page: str) -> None:
+    def __init__(self, first: Server, second: Server, link: str) -> None:
         self.first = first
         self.second = second
-        self.page = page
+        self.link = link
 
     def cpu_ns(self) -> int:
         """Return the CPU time of both."""
@@ -52,13 +53,21 @@ class Pair:
         """Wait until the first server knows of the subscription at the second one."""
         deadline = time.monotonic() + KNOWN_SECONDS
         while time.monotonic() < deadline:
-            answer = ask(self.first, f"{self.page}?subs=1")
-            links = answer["leafs" if self.page == "leafz" else "routes"] or ()
-            subjects = [subject for link in links for subject in link.get("subscriptions_list") or ()]
-            if any("bench" in subject for subject in subjects):
+            if any("bench" in subject for subject in self._subjects()):
                 return
             time.sleep(0.02)
         raise ServerError(f"{self.first.kind.label} hears of no subscription over its links")
+
+    def _subjects(self) -> list[str]:
+        """Return the subjects that the second server has told the first one of."""
+        if self.link == "gateway":
+            clusters = ask(self.first, "gatewayz?accs=1&subs=1").get("outbound_gateways") or {}
+            told = [account for cluster in clusters.values() for account in cluster.get("accounts") or ()]
+        elif self.link == "leaf":
+            told = ask(self.first, "leafz?subs=1")["leafs"] or []
+        else:
+            told = ask(self.first, "routez?subs=1")["routes"] or []
+        return [subject for each in told for subject in each.get("subscriptions_list") or ()]
 
 
 def ask(server: Server, page: str) -> dict[str, Any]:
@@ -71,17 +80,24 @@ def ask(server: Server, page: str) -> dict[str, Any]:
 
 @contextmanager
 def pair(kind: Kind, link: str) -> Iterator[Pair]:
-    """Start two servers of a kind; the second one dials the first. `link` is "route" or "leaf"."""
+    """Start two servers of a kind; the second one dials the first. See Pair for `link`."""
     if link == "leaf":
         with Server(kind, text=_HUB) as hub:
             port = ask(hub, "varz")["leaf"]["port"]  # the ports file does not have it
             with Server(kind, text=_LEAF.format(url=f"nats-leaf://127.0.0.1:{port}")) as leaf:
-                yield Pair(hub, leaf, "leafz")
+                yield Pair(hub, leaf, link)
+        return
+    if link == "gateway":
+        with Server(kind, text=_GATEWAY.format(name="A", gateways="")) as first:
+            port = ask(first, "varz")["gateway"]["port"]
+            other = f", gateways: [{{ name: A, url: 'nats://127.0.0.1:{port}' }}]"
+            with Server(kind, text=_GATEWAY.format(name="B", gateways=other)) as second:
+                yield Pair(first, second, link)
         return
     with Server(kind, text=_CLUSTER.format(routes="")) as first:
         routes = f", routes: ['{first.ports['cluster'][0].replace('nats://', 'nats-route://')}']"
         with Server(kind, text=_CLUSTER.format(routes=routes)) as second:
-            yield Pair(first, second, "routez")
+            yield Pair(first, second, link)
 
 
 @contextmanager
@@ -120,6 +136,7 @@ CLUSTER_SCENARIOS: list[Scenario] = [
     for link, group, where in (
         ("route", "routes", "at two servers of a cluster"),
         ("leaf", "leaf nodes", "at a hub and at its leaf node"),
+        ("gateway", "gateways", "in two clusters"),
     )
     for scenario in (
         *(

@@ -43,11 +43,11 @@ TARGETS: tuple[Target, ...] = (
     Target("1:1/16B", "msgs_per_sec", 2.5, at_least=True),
     *(
         Target(f"{link}/{size}", metric, bound, at_least=metric == "msgs_per_sec")
-        for link in ("route", "leaf")
+        for link in ("route", "leaf", "gateway")
         for size in ("16B", "128B", "8KiB")
         for metric, bound in (("cpu_ns", 0.25), ("msgs_per_sec", 3.0))
     ),
-    *(Target(f"{link}/latency", "p50_us", 0.7) for link in ("route", "leaf")),
+    *(Target(f"{link}/latency", "p50_us", 0.7) for link in ("route", "leaf", "gateway")),
     *(
         Target(f"latency/{name}*", metric, 0.8)
         for name in ("idle", "turns")

@@ -20,13 +20,13 @@ from support.failing_server import build
 from support.servers import Kind, Server, selected
 from support.tlswire import client_context
 
-from .routed import ROUTED, announcing, crossing, routing
+from .linked import LINKS, announcing, crossing, leading, routing
 from .scenes import JETSTREAM, PLAIN, SECURE, SYSTEM, Scene
 from .stage import Stage
 
 pytestmark = pytest.mark.timeout(300)
 
-LINKED: tuple[Scene, ...] = (crossing, announcing, routing)
+LINKED: tuple[Scene, ...] = (crossing, announcing, routing, leading)
 KINDS = [kind for kind in selected() if not kind.is_reference]
 TESTS = Path(__file__).parents[1]
 DEPTH = 2
@@ -101,7 +101,7 @@ def test_a_server_goes_on(
     trace = "debug: true, trace: true\n" if scenes in (PLAIN, LINKED) else ""
     config = f"{trace}jetstream {{store_dir: '{tmp_path / 'store'}'\n{sync}}}\n{SYSTEM}"
     if scenes is LINKED:
-        config = trace + ROUTED
+        config = trace + LINKS
     if scenes is SECURE:
         config += (
             f"tls {{{certs.server.tls_block}, ca_file: '{certs.ca.cert_file}', verify: true\n"

@@ -1,4 +1,4 @@
-"""Uses of a server with routes and gateways that reach allocations of their data plane.
+"""Uses of a server with links of all kinds that reach allocations of their data plane.
 
 test_allocations plays them.
 """
@@ -18,9 +18,10 @@ from support.wire import header
 from .scenes import SYSTEM
 from .stage import LIMIT, SLICE, Silent, Stage
 
-ROUTED = (
+LINKS = (
     SYSTEM.replace("jetstream: enabled", "")
     + "cluster { name: C, listen: '127.0.0.1:-1', compression: off }\n"
+    + "leafnodes { listen: '127.0.0.1:-1', compression: off }\n"
     + "gateway { name: C, listen: '127.0.0.1:-1' }\n"
 )
 MANY, GROUPS = 10, 20
@@ -82,6 +83,15 @@ class Route(Link):
         self.send(f"CONNECT {json.dumps(connect)}\r\nINFO {json.dumps(told)}\r\n")
 
 
+class Leaf(Link):
+    """A leaf node that has dialled the server."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(dial(stage, r"Listening for leafnode connections on (\S+):(\d+)"))
+        connect = {"version": "2.15.1", "server_id": "L", "name": "l", "cluster": "L", "headers": True}
+        self.send(f"CONNECT {json.dumps(connect | {'protocol': 1, 'user': 'a', 'pass': 'p'})}\r\n")
+
+
 class Cluster:
     """Another cluster of one server, which has dialled this one, and which this one dials."""
 
@@ -136,6 +146,24 @@ def announcing(stage: Stage) -> None:
     for route in routes:
         route.fence()
         route.close()
+
+
+def leading(stage: Stage) -> None:
+    """A leaf node is told of long subjects and of mapped ones, before and after it comes."""
+    a = stage.peer()
+    a.subscribe(LONG)
+    a.fence()
+    leaf = Leaf(stage)
+    leaf.fence()
+    a.subscribe(LONG + ".more", "g")
+    a.fence()
+    leaf.send(f"LS+ to.*\r\nLS+ {LONG}.here\r\n")
+    leaf.fence()
+    a.publish("to.x", b"hi", header=TRACED)
+    a.publish(f"{LONG}.here", b"hi")
+    a.fence()
+    leaf.fence()
+    leaf.close()
 
 
 def routing(stage: Stage) -> None:
