@@ -327,18 +327,21 @@ cdef class LeafSession(LinkSession):
     cdef void unsubscribe_denied(self) noexcept nogil:
         cdef Subscription *s
         cdef Subscription *following
-        cdef uint32_t i
+        cdef uint32_t i = 0, mask
         if self.guard.permissions == NULL or load8(&self.closing):
             return
-        i = 0
         while self.subs.n and i <= self.subs.mask:
+            mask = self.subs.mask
             s = self.subs.slots[i]
-            while s != NULL and self.subs.n:
+            i += 1
+            while s != NULL:
                 following = s.next
                 if not may_subscribe_to(self.guard.permissions, sub_subject(s), s.subject_len):
                     unsubscribe(self, s)
+                    if self.subs.n == 0 or self.subs.mask != mask:
+                        i = 0   # the table has shrunk, which has put the others elsewhere
+                        break
                 s = following
-            i += 1
 
     cdef void change_mapped(self) noexcept nogil:
         cdef Mapped *before = self.mapped

@@ -106,11 +106,10 @@ cdef bint begin_accounts(Subscriber owner, Link *link) noexcept nogil:
     if not load8(&link.fresh):
         return True
     store8(&link.fresh, 0)
-    while follower != NULL and written:
-        if follower.told == TOLD_NOTHING:
-            written = link.frame(owner, <Account> follower.followed.account, True)
-            follower.told = TOLD_BEGINNING
-            link.framed = 1
+    while follower != NULL and follower.told == TOLD_NOTHING and written:   # new ones stand first
+        written = link.frame(owner, <Account> follower.followed.account, True)
+        follower.told = TOLD_BEGINNING
+        link.framed = 1
         follower = follower.next
     return written
 
@@ -122,7 +121,7 @@ cdef bint end_accounts(Subscriber owner, Link *link) noexcept nogil:
     link.framed = 0
     pthread_mutex_lock(&(<AccountRegistry> link.registry).lock)
     follower = link.followers
-    while follower != NULL and written:
+    while follower != NULL and follower.told != TOLD_ALL and written:
         if follower.told == TOLD_BEGINNING:
             written = link.frame(owner, <Account> follower.followed.account, False)
             follower.told = TOLD_ALL
@@ -197,20 +196,21 @@ cdef void remove_subs_in(Subscriber owner, Link *link, const void *account) noex
     """Remove the peer's subscriptions in an account; NULL: in all accounts that have been removed."""
     cdef Subscription *s
     cdef Subscription *following
-    cdef uint32_t i
-    if owner.subs.n == 0:
-        return
-    for i in range(owner.subs.mask + 1):
+    cdef uint32_t i = 0, mask
+    while owner.subs.n and i <= owner.subs.mask:
+        mask = owner.subs.mask
         s = owner.subs.slots[i]
+        i += 1
         while s != NULL:
             following = s.next
             if goes(link, sub_account(s), account):
                 if account == NULL and link.leave != NULL:
                     link.leave(owner, s)
                 unsubscribe(owner, s)
+                if owner.subs.n == 0 or owner.subs.mask != mask:
+                    i = 0   # the table has shrunk, which has put the others elsewhere
+                    break
             s = following
-        if owner.subs.n == 0:
-            break   # the table is gone
 
 
 cdef inline bint goes(const Link *link, void *of_sub, const void *account) noexcept nogil:

@@ -384,6 +384,17 @@ def test_permissions_change(plane: DataPlane, account: Account, other: int) -> N
     assert told(hub) == [b"LS+ a", b"LS+ q g 1"]
 
 
+def test_new_permissions_end_much_interest(plane: DataPlane, account: Account, other: int) -> None:
+    """The table of subscriptions shrinks on the way."""
+    leaf = plane.leaf(account, other, cluster=b"L1")
+    assert isinstance(leaf.session, LeafSession)
+    leaf.say(b"".join(b"LS+ foo.%d\r\n" % n for n in range(3000)) + b"LS+ bar\r\n")
+    assert account.sublist.count() == 3001
+    leaf.session.set_permissions(permissions(Permissions(publish=SubjectPermission(deny=("foo.>",)))))
+    plane.run()
+    assert account.sublist.count() == 1
+
+
 def test_mapped_subjects_follow_permissions(plane: DataPlane, account: Account, other: int) -> None:
     """A spoke announces them as far as it may; a hub always does."""
     hub = plane.leaf(account, other, spoke=True, mapped=(b"from", b"also"))

@@ -285,6 +285,19 @@ def test_interest_goes_with_the_account(plane: DataPlane, other: int) -> None:
     assert again.sublist.count() == 1
 
 
+@pytest.mark.parametrize("count", [100, 1000, 4000])
+def test_much_interest_goes_with_the_account(plane: DataPlane, other: int, count: int) -> None:
+    """The table of subscriptions shrinks on the way."""
+    kept, lost = plane.account("A"), plane.account("B")
+    route = plane.route(other)
+    route.say(b"RS+ A foo\r\n" + b"".join(b"RS+ B foo.%d\r\n" % n for n in range(count)))
+    route.say(b"".join(b"RS+ A foo.%d\r\n" % n for n in range(20)))
+    assert lost.sublist.count() == count
+    plane.registry.remove(b"B")
+    plane.run()
+    assert (kept.sublist.count(), lost.sublist.count()) == (21, 0)
+
+
 def test_verbs_wait_for_connect_and_info(plane: DataPlane) -> None:
     account = plane.account("A")
     peer = plane.waiting_route(expect_connect=True)
