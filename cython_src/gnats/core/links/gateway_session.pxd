@@ -12,12 +12,11 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint8_t
 
 from gnats.core.accounts.account cimport Account
+from gnats.core.links.kept_interest cimport KeptInterest
 from gnats.core.links.link_session cimport LinkSession
 from gnats.core.messages.message cimport Message
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.interest_queue cimport InterestChange
-from gnats.core.subjects.sublist cimport Subscription
-from gnats.core.subjects.subtable cimport SubTable
 
 
 @cython.final
@@ -31,7 +30,7 @@ cdef class GatewaySession(LinkSession):
     cdef Slice *unknown
     cdef size_t nunknown, unknown_cap
     # -- of an outbound session --
-    cdef SubTable kept             # the peer's interest in accounts that do not exist here, by sid; in no sublist
+    cdef KeptInterest kept         # the peer's interest in accounts that do not exist here
     cdef uint8_t came              # an account has come since the owner looked at `kept`; atomic
 
     cdef void take_requests(self, uint32_t ctl) noexcept nogil
@@ -41,10 +40,8 @@ cdef class GatewaySession(LinkSession):
     cdef bint write_command(self, Account account, bint begins) noexcept nogil
     # -- interest of the peer's cluster --
     cdef bint keep_interest(self, const Slice *words, uint32_t count) noexcept nogil
-    cdef bint keep_sid(self, const char *sid, size_t n) noexcept nogil
     cdef bint drop_kept(self, const Slice *words, uint32_t count) noexcept nogil
     cdef void subscribe_kept(self) noexcept nogil
-    cdef bint exists(self, const Subscription *kept) noexcept nogil
     cdef bint subscribe_again(self, const char *sid, size_t n) noexcept nogil
     # -- verbs: the parser calls them --
     cdef int process_sub(self, char *arg, size_t n) noexcept nogil

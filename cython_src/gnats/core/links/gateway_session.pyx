@@ -3,12 +3,14 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memchr, memcmp, memmove, strlen
+from libc.string cimport memcmp, memmove, strlen
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.accounts.subscriptions cimport sub_account
 from gnats.core.links.audience cimport note_for_gateway
+from gnats.core.links.kept_interest cimport kept_add, kept_drop, kept_free, kept_take
 from gnats.core.links.link cimport link_announce, link_begin, link_init, link_waits
 from gnats.core.links.link_session cimport (
     CTL_ACCEPTED,
@@ -63,8 +65,7 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.sessioninput cimport go_on, input_init
 from gnats.core.subjects.interest_queue cimport InterestChange, change_queue, change_subject
-from gnats.core.subjects.sublist cimport Subscription, sub_new, sub_sid
-from gnats.core.subjects.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take
+from gnats.core.subjects.sublist cimport Subscription, sub_sid
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport load8, store32, store8, store8_release, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -131,7 +132,7 @@ cdef class GatewaySession(LinkSession):
         for i in range(self.nunknown):
             free(self.unknown[i].p)
         free(self.unknown)
-        free_chain(subtable_take(&self.kept))
+        kept_free(&self.kept)
 
     # -- called from Python --------------------------------------------------------------------------------------
 
@@ -290,7 +291,7 @@ cdef class GatewaySession(LinkSession):
             return go_on(self)
         hand_over_first(self.ps)
         count = split_line(arg, n, words, KEY_WORDS)
-        if self.kept.n and count <= KEY_WORDS and self.drop_kept(words, count):
+        if self.kept.n and 0 < count <= KEY_WORDS and self.drop_kept(words, count):
             return go_on(self)
         whose.kind = c'R'
         whose.account.p = NULL
@@ -307,60 +308,37 @@ cdef class GatewaySession(LinkSession):
         cdef char[FEW_BYTES] few
         cdef size_t n
         cdef char *sid = make_sid(words, count, few, &n)
-        cdef bint kept = sid != NULL and self.keep_sid(sid, n)
+        cdef bint kept = sid != NULL and kept_add(&self.kept, &words[0], sid, n)
         if sid != few:
             free(sid)
         return kept
-
-    cdef bint keep_sid(self, const char *sid, size_t n) noexcept nogil:
-        cdef Subscription *s
-        if subtable_find(&self.kept, sid, n) != NULL:
-            return True
-        s = sub_new(<void *> self, self.kind, NULL, 0, NULL, 0, sid, n)
-        if s == NULL or not subtable_add(&self.kept, s):
-            free(s)
-            return False
-        return True
 
     cdef bint drop_kept(self, const Slice *words, uint32_t count) noexcept nogil:
         """Return whether this interest was kept, and is not any more."""
         cdef char[FEW_BYTES] few
         cdef size_t n
         cdef char *sid = make_sid(words, count, few, &n)
-        cdef Subscription *s = subtable_find(&self.kept, sid, n) if sid != NULL else NULL
-        if s != NULL:
-            subtable_remove(&self.kept, s)
-            free(s)
+        cdef bint dropped = sid != NULL and kept_drop(&self.kept, &words[0], sid, n)
         if sid != few:
             free(sid)
-        return s != NULL
+        return dropped
 
     cdef void subscribe_kept(self) noexcept nogil:
-        """Subscribe in the accounts that exist by now."""
+        """Subscribe in the accounts that exist by now. Without memory, close."""
         cdef Subscription *s
         cdef Subscription *following
-        cdef bint subscribed
-        cdef uint32_t i = 0
+        cdef bint subscribed = True
         store8(&self.came, 0)
-        while self.kept.n and i <= self.kept.mask:
-            s = self.kept.slots[i]
-            while s != NULL:
-                following = s.next
-                if self.exists(s):
-                    subtable_remove(&self.kept, s)
-                    subscribed = self.subscribe_again(sub_sid(s), s.sid_len)
-                    free(s)
-                    if not subscribed:
-                        self.out_of_memory(READ_ERROR)
-                        return
-                s = following
-            i += 1
-
-    cdef bint exists(self, const Subscription *kept) noexcept nogil:
-        """Return whether the account that a sid names exists here."""
-        cdef const char *name = sub_sid(kept) + strlen(b"R ")
-        cdef const char *end = <const char *> memchr(name, c' ', kept.sid_len - strlen(b"R "))
-        return self.registry.find(name, end - name) != NULL
+        s = kept_take(&self.kept, self.registry)
+        while s != NULL:
+            following = s.next
+            subscribed = subscribed and self.subscribe_again(sub_sid(s), s.sid_len)
+            free(s)
+            s = following
+            if s == NULL and subscribed:
+                s = kept_take(&self.kept, self.registry)
+        if not subscribed:
+            self.out_of_memory(READ_ERROR)
 
     cdef bint subscribe_again(self, const char *sid, size_t n) noexcept nogil:
         """Handle the RS+ that a sid was made of. False: no memory."""
@@ -484,14 +462,6 @@ cdef uint32_t count_blanks(const char *p, size_t n) noexcept nogil:
     return count
 
 
-cdef void free_chain(Subscription *s) noexcept nogil:
-    cdef Subscription *following
-    while s != NULL:
-        following = s.next
-        free(s)
-        s = following
-
-
 cdef inline size_t base64_size(size_t n) noexcept nogil:
     return (n + 2) // 3 * 4
 
@@ -544,8 +514,9 @@ cdef bint notes_account(Subscriber owner, Account account) noexcept nogil:
 
 cdef void keep_interest(Subscriber owner, const Subscription *s) noexcept nogil:
     """Keep the interest in an account that has been removed."""
-    if not (<GatewaySession> owner).keep_sid(sub_sid(s), s.sid_len):
-        owner.out_of_memory(READ_ERROR)
+    if not kept_add(
+            &(<GatewaySession> owner).kept, &(<Account> sub_account(s)).name, sub_sid(s), s.sid_len):
+        owner.close_soon(READ_ERROR)
     store8(&(<GatewaySession> owner).came, 1)   # another one of the same name may be there already
 
 

@@ -398,6 +398,21 @@ def test_interest_outlives_an_account_that_is_replaced(plane: DataPlane, other: 
     assert third.sublist.count() == 0
 
 
+@pytest.mark.parametrize("count", [100, 4000])
+def test_much_interest_outlives_an_account(plane: DataPlane, other: int, count: int) -> None:
+    gateway = plane.outbound(other)
+    account = plane.account("B")
+    gateway.say(b"".join(b"RS+ B foo.%d\r\nRS+ C%d x\r\n" % (n, n) for n in range(count)))
+    plane.registry.remove(b"B")
+    plane.run()
+    assert account.sublist.count() == 0
+    plane.registry.add(b"B", account)
+    others = [plane.account(f"C{n}") for n in range(0, count, 7)]
+    plane.run()
+    assert account.sublist.count() == count
+    assert [other.sublist.count() for other in others] == [1] * len(others)
+
+
 # -- queue groups --------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,34 @@
+"""The interest that a peer tells of in accounts that do not exist here; it is of use once they come.
+
+By account, the sids of the subscriptions that are to be: see core.links.remote_subs. Owner only.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint32_t
+
+from gnats.core.accounts.registry cimport AccountRegistry
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.sublist cimport Subscription
+from gnats.core.subjects.subtable cimport SubTable
+
+
+cdef struct KeptAccount:
+    KeptAccount *next        # in its bucket
+    uint32_t hash
+    uint32_t name_len
+    SubTable sids            # subscriptions that have only a sid, and are in no sublist
+    char name[1]
+
+
+cdef struct KeptInterest:
+    KeptAccount **slots
+    uint32_t mask
+    uint32_t n
+
+
+# Keep a sid, unless it is there. False: no memory.
+cdef bint kept_add(KeptInterest *kept, const Slice *account, const char *sid, size_t n) noexcept nogil
+# Forget a sid. False: it was not there.
+cdef bint kept_drop(KeptInterest *kept, const Slice *account, const char *sid, size_t n) noexcept nogil
+# Take all sids of an account that exists by now, chained through `next`; free() each. NULL: there are none.
+cdef Subscription *kept_take(KeptInterest *kept, AccountRegistry registry) noexcept nogil
+cdef void kept_free(KeptInterest *kept) noexcept nogil
