@@ -382,9 +382,11 @@ class Cluster(Connections[Route]):
             urls = self._remote_urls[route.remote_id] = list(filter(None, info.connect_urls))
             self._show(changed=self.urls.add(urls))
             self._add_ports(route.remote_id, info)
-            if lines := self._hooks.gateways():
-                route.send(lines)
         self._tell_watchers()
+
+    def about_gateways(self) -> bytes:
+        """Return the INFO lines that tell a new server of gateways."""
+        return self._hooks.gateways()
 
     def _add_ports(self, remote_id: str, info: PeerInfo) -> None:
         leaf_url = info.leafnode_urls[0] if len(info.leafnode_urls) == 1 else ""

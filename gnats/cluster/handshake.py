@@ -38,6 +38,9 @@ class Joining(Protocol):
     def joined(self, route: Route, info: PeerInfo, added: Added, *, dialled: bool) -> None:
         """Tell others of the route's peer, if it is new. `dialled`: this server has dialled it."""
 
+    def about_gateways(self) -> bytes:
+        """Return the INFO lines that tell a new server of gateways."""
+
     def informed(self, route: Route, info: PeerInfo) -> None:
         """Handle an INFO of a registered route; the route goes on when this returns."""
 
@@ -234,7 +237,8 @@ class Handshake:
             return
         if not added.full and dialled:
             route.dial_next = route.target(gossip_mode=route.gossip_mode)
-        self._join(route, info, dialled=dialled)
+        about_gateways = self._cluster.about_gateways() if added.first and not account else b""
+        self._join(route, info, about_gateways, dialled=dialled)
         self._cluster.joined(route, info, added, dialled=dialled)
         route.gossip_mode = 0
         of = f" for account {quote(account)}" if account else ""
@@ -248,16 +252,16 @@ class Handshake:
         self._log.debug(f"{route} - Detected duplicate remote route {quote(route.remote_id)}")
         route.close(self._log, ClosedState.DUPLICATE_ROUTE)
 
-    def _join(self, route: Route, info: PeerInfo, *, dialled: bool) -> None:
+    def _join(self, route: Route, info: PeerInfo, greeting: bytes, *, dialled: bool) -> None:
         opts, routes = self._options(), self._routes
-        greeting = b""
         if dialled and delays_info(route.account, opts):
-            greeting = self._info.initial(
+            own = self._info.initial(
                 account=route.account,
                 index=max(route.index, 0),
                 gossip_mode=route.gossip_mode,
                 compression=route.compression,
             )
+            greeting = own + greeting
         assert route.session
         route.session.join(
             greeting=greeting,

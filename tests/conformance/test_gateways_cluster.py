@@ -189,9 +189,9 @@ def test_leaf_nodes_and_gateways_hear_of_each_others_interest(
     peer = leaf.dial(server, user="a", **{"pass": "p"})
     assert {b"LS+ x", b"LS+ _GR_.>"} <= set(leaf_interest(peer.opening))
     outbound.tell(b"RS+", b"A", b"new")
-    assert leaf_interest(peer.fence()) == [b"LS+ new"]
+    assert leaf_interest(peer.until(b"LS+ new\r\n")) == [b"LS+ new"]
     outbound.tell(b"RS-", b"A", b"new")
-    assert leaf_interest(peer.fence()) == [b"LS- new"]
+    assert leaf_interest(peer.until(b"LS- new\r\n")) == [b"LS- new"]
     peer.subscribe(b"leafed")
     assert b"RS+ leafed" in interest(inbound.fence(), b"A")
 

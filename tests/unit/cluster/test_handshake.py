@@ -52,6 +52,9 @@ class Server:
     def name_changed(self, remote_id: str) -> None:
         self.events.append(("name_changed", remote_id))
 
+    def about_gateways(self) -> bytes:
+        return b""
+
     def joined(self, route: Route, info: PeerInfo, added: Added, *, dialled: bool) -> None:
         self.events.append(("joined", added))
 
