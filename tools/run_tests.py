@@ -1,12 +1,14 @@
 """Run the tests in parts, two more at a time than there are cores: tests and servers wait for each other.
 
+Beside them run WAITING parts of tests that mostly wait for timers of servers, and need little of a core.
+
     run_tests.py                     all but those that are marked spark, hdfs or browser
     run_tests.py --all               all
     run_tests.py [pytest arguments]  one run of pytest, with these arguments
 
-A part is a slice of a folder of tests, and one run of pytest. Tests that mostly wait are one part, which
-begins first. The log of each part stays in build/tests, and is shown when a test fails. At the end come the
-twenty slowest tests.
+A part is a slice of a folder of tests, and one run of pytest; a module marked `waits` is a part by itself.
+The log of each part stays in build/tests, and is shown when a test fails. At the end come the twenty slowest
+tests.
 """
 
 from __future__ import annotations
@@ -27,11 +29,15 @@ LOGS = ROOT / "build" / "tests"
 PYTEST = [sys.executable, "-P", "-m", "pytest"]
 LEFT_OUT = "not spark and not hdfs and not browser"
 SLICES = {
-    "archive": 2, "clusters": 6, "conformance": 8, "unit": 4,
-    "faults": 3, "stress": 3, "server": 2, "jetstream": 1,
+    "faults": 3, "archive": 2, "clusters": 6, "conformance": 8,
+    "unit": 4, "stress": 3, "server": 2, "jetstream": 1,
 }  # fmt: skip
 """Parts of a folder, in the order in which folders begin; others, after them, are one part each."""
 WAITS = re.compile(r"\bmark\.waits\b")
+WAITING = 3
+"""Parts with tests that mostly wait that run at a time."""
+LONGEST = ("test_leafnode_sources", "test_faults", "test_leafnode_faults")
+"""Modules that wait, in the order in which they begin; others come after them."""
 SLOWEST = 20
 DURATION = re.compile(r"^(\d+\.\d+)s (?:call|setup|teardown) +\S.*$", re.MULTILINE)
 NO_TESTS = 5
@@ -44,6 +50,7 @@ class Part:
 
     name: str
     modules: list[Path]
+    waits: bool = False
     status: int = 0
     seconds: float = 0.0
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
@@ -83,11 +90,17 @@ def environment() -> dict[str, str]:
     return environ
 
 
+def _turn(module: Path) -> int:
+    """When a module that waits begins."""
+    return LONGEST.index(module.stem) if module.stem in LONGEST else len(LONGEST)
+
+
 def parts() -> Iterator[Part]:
-    """Every test module, once: first those whose tests wait, then folders, the longest first."""
+    """Every test module, once: those whose tests wait each by itself, then folders; the longest first."""
     modules = sorted(TESTS.rglob("test_*.py"))
     waiting = [module for module in modules if WAITS.search(module.read_text())]
-    yield Part("waits", waiting)
+    for module in sorted(waiting, key=_turn):
+        yield Part(f"waits-{module.stem.removeprefix('test_')}", [module], waits=True)
     folders: dict[str, list[Path]] = {name: [] for name in SLICES}
     for module in modules:
         if module not in waiting:
@@ -104,22 +117,25 @@ def run_all(options: list[str]) -> int:
     LOGS.mkdir(parents=True, exist_ok=True)
     queue = list(parts())
     begun = time.monotonic()
-    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)) + 2)
-    runs = [pool.submit(part.run, options) for part in queue]
+    busy, waiting = ThreadPoolExecutor(len(os.sched_getaffinity(0)) + 2), ThreadPoolExecutor(WAITING)
+    runs = [(waiting if part.waits else busy).submit(part.run, options) for part in queue]
     try:
         for run in as_completed(runs):
             part = run.result()
-            print(f"{part.name}: {part.result} ({part.seconds:.0f} s)", flush=True)
+            after = time.monotonic() - begun
+            print(f"{part.name}: {part.result} ({part.seconds:.0f} s; at {after:.0f} s)", flush=True)
             if not part.is_good:
                 print(part.log.read_text(errors="replace"), flush=True)
     except KeyboardInterrupt:
-        pool.shutdown(wait=False, cancel_futures=True)
+        for pool in busy, waiting:
+            pool.shutdown(wait=False, cancel_futures=True)
         for part in queue:
             if part.process and part.process.poll() is None:
                 part.process.terminate()
         return 130
     finally:
-        pool.shutdown()
+        for pool in busy, waiting:
+            pool.shutdown()
     durations = [match for part in queue for match in DURATION.finditer(part.log.read_text(errors="replace"))]
     durations.sort(key=lambda match: float(match[1]), reverse=True)
     print(f"\nthe slowest {SLOWEST}:")

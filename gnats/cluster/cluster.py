@@ -12,7 +12,7 @@ from gnats.cluster.connections import MAX_PENDING_FACTOR, Connections
 from gnats.cluster.gossip import forward_new_route, implicit_targets
 from gnats.cluster.handshake import Handshake, Spawn, delays_info
 from gnats.cluster.info import OwnInfo, PeerInfo
-from gnats.cluster.link_health import Configured, LinkHealth
+from gnats.cluster.link_health import Configured, LinkHealth, peers_words
 from gnats.cluster.name import ClusterName
 from gnats.cluster.pinning import Pinning
 from gnats.cluster.route import Route, Target, ping_limits
@@ -285,8 +285,8 @@ class Cluster(Connections[Route]):
         route.session = None
         remote = f" - Remote: {route.remote_name}" if route.remote_name else ""
         self._log.notice(f"{route} - Router connection closed: {ClosedState(reason)}{remote}")
-        self._note_attempt(route, reason)
         self.forget(route)
+        self._note_attempt(route, reason)
         if self._pollers is not None and not route.no_reconnect:
             self._reconnect(route)
 
@@ -303,22 +303,29 @@ class Cluster(Connections[Route]):
 
     def _attempt_failed(self, target: Target, error: str) -> None:
         link = Configured(target.url.host, target.account)
-        routes = (route for route in self.routes if route.account == target.account)
+        routes = (each for each in self.routes if each.account == target.account and not each.closing)
         if any(route.url and route.url.host == target.url.host for route in routes):
             self.health.reached(link)  # the other server has dialled, and cannot be dialled itself
         else:
             self.health.failed(link, error)
 
     def _note_attempt(self, route: Route, reason: int) -> None:
-        """Note the end of a connection to a configured route: an attempt has failed, unless it has joined."""
+        """Note the end of a connection to a configured route: an attempt has failed, unless it has joined.
+
+        A peer that refuses may do so afterwards.
+        """
         if not route.explicit or route.url is None or self._pollers is None:
             return
-        if route.joined:
+        if route.hint:  # the port is not for routes: whatever joined will not last
+            self.health.failed(Configured(route.url.host, route.account), route.hint)
             return
-        if route.to_self or self.routes.to(route.remote_id, route.account):  # it needs no connection
+        if route.joined and not route.trouble:
+            return
+        others = self.routes.to(route.remote_id, route.account)
+        if route.to_self or not all(other.closing for other in others):  # it needs no connection
             self.health.reached(Configured(route.url.host, route.account))
         else:
-            self._attempt_failed(route.target(), str(ClosedState(reason)))
+            self._attempt_failed(route.target(), route.trouble or str(ClosedState(reason)))
 
     def forget(self, route: Route) -> None:
         """Remove a route from the table, and the peer with its last one (removeRoute). Idempotent."""
@@ -373,7 +380,7 @@ class Cluster(Connections[Route]):
     def joined(self, route: Route, info: PeerInfo, added: Added, *, dialled: bool) -> None:
         """Tell the other servers and the clients of the route's peer, if it is new."""
         if route.explicit and route.url:
-            self.health.reached(Configured(route.url.host, route.account))
+            self.health.joined(Configured(route.url.host, route.account))
         if added.forward:
             forward_new_route(self.routes, route, info, dialled=dialled)
         if route.account:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from gnats.accounts.account import TRAFFIC
+from gnats.cluster.link_health import peers_words
 from gnats.connection.closed_state import ClosedState
 from gnats.core.net.connection import Connection
 from gnats.core.runtime.inbox import EV_CONNECT, EV_INFO
@@ -32,6 +33,8 @@ class Open(Reported, Waiting, Protocol):
     def cid(self) -> int: ...
     @property
     def session(self) -> "Subscriber | None": ...
+
+    trouble: str
 
 
 C = TypeVar("C", bound=Open)
@@ -106,7 +109,11 @@ class Connections(Generic[C]):
         """Handle the events that all kinds have: CONNECT, INFO, log and trace records."""
         for event, answer in (EV_CONNECT, handshake.process_connect), (EV_INFO, handshake.process_info):
             events.on(event, partial(self._answer_verb, answer), (kind,))
-        Reporting(self._log, self._find).serve(events, (kind,))
+        Reporting(self._log, self._find, self._note_words).serve(events, (kind,))
+
+    def _note_words(self, source: Connection | None, text: str) -> None:
+        if link := self._find(source):
+            link.trouble = peers_words(text)
 
     def _answer_verb(
         self, answer: Callable[[C, bytes], None], source: Connection | None, a: int, b: int, data: object

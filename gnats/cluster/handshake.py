@@ -7,6 +7,7 @@ from gnats.auth.connect import trace_connect
 from gnats.cluster.certificates import Wanted
 from gnats.cluster.compression import UnknownModeError, choose_mode, negotiates
 from gnats.cluster.info import TRACES_PROTO, OwnInfo, PeerConnect, PeerInfo
+from gnats.cluster.link_health import wrong_port
 from gnats.cluster.login import Login
 from gnats.cluster.name import ClusterName
 from gnats.cluster.route import Route
@@ -157,6 +158,8 @@ class Handshake:
         except JSONError as exc:
             route.malformed(self._log, exc)
             return
+        if route.solicited and route.peer is None and (kind := info.kind_of_port):
+            route.hint = wrong_port(route.host, route.port, kind, "routes")
         if info.server_id == self._own_id:
             route.to_self = True
             route.close(log, ClosedState.DUPLICATE_ROUTE)

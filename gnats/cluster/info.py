@@ -239,6 +239,15 @@ class PeerInfo:
         """Whether the server knows the origins of what comes from leaf nodes: 0; 1, but for LS-; 2."""
         return 0 if not self.sent.get("lnoc") else 2 if self.sent.get("lnocu") else 1
 
+    @property
+    def kind_of_port(self) -> str:
+        """What the port is for that it comes from, if not for routes; else empty."""
+        if self.gateway:
+            return "gateways"
+        if not self.sent.get("client_id"):
+            return ""
+        return "leaf nodes" if self.leafnode_urls or self.sent.get("info_on_connect") else "clients"
+
     def forwarded(self, gossip_mode: int) -> bytes:
         """Return the INFO line that tells other servers of this one."""
         changes = {"ip": self.ip, "route_account": self.route_account, "nonce": ""}

@@ -23,6 +23,7 @@ class LinkConnection(ReportedConnection, Generic[S]):
         "cid",
         "connect",
         "connected",
+        "hint",
         "host",
         "no_reconnect",
         "peer",
@@ -30,6 +31,7 @@ class LinkConnection(ReportedConnection, Generic[S]):
         "remote_id",
         "session",
         "start",
+        "trouble",
         "url",
     )
 
@@ -49,6 +51,10 @@ class LinkConnection(ReportedConnection, Generic[S]):
         """The peer's first INFO."""
         self.remote_id = ""
         self.no_reconnect = False
+        self.trouble = ""
+        """Why it cannot be, where that says more than the reason for which it is closed."""
+        self.hint = ""
+        """The same, where the peer's words would mislead."""
 
     @property
     def connection(self) -> S | None:
@@ -105,6 +111,7 @@ class LinkConnection(ReportedConnection, Generic[S]):
 
     def refuse(self, log: "Logger", reason: ClosedState, error: str) -> None:
         """Close the connection with an error, which is logged (sendErrAndErr)."""
+        self.trouble = error
         self.rate_limit(log, "ERR", error)
         self.close(log, reason, error)
 

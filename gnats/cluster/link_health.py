@@ -1,4 +1,4 @@
-"""The health of links: traffic by remote server, slow ones, and configured ones that are not connected.
+"""The health of links: traffic by remote server, slow ones, conflicts, and configured ones that are missing.
 
 A server has a LinkHealth for each kind of link: routes, leaf nodes, gateways. They are used in the loop's
 thread.
@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gnats.accounts.account import TRAFFIC
+from gnats.clock import monotonic
+from gnats.cluster.link_conflicts import LinkConflicts
 from gnats.connection.closed_state import ClosedState
-from gnats.go.text import quote
+from gnats.go.text import join_host_port, quote
 
 if TYPE_CHECKING:
     from gnats.log.logger import Logger
@@ -19,8 +21,13 @@ CHECK_INTERVAL = 1.0
 """Seconds between two checks whether links are slow."""
 ATTEMPTS = 2
 """Attempts to connect that must fail until a configured link is missing."""
+SETTLED = 2.0
+"""Seconds after which a connection is there to stay: some servers refuse one that has joined already."""
 MOST_PEERS = 256
 """Remote servers whose counters are kept; beyond them, the first one without connections is forgotten."""
+
+MOST_OF_PEERS_WORDS = 256
+"""Characters of what another server says that operators are shown."""
 
 _WORDS = {"route": "Route", "leafnode": "Leafnode connection", "gateway": "Gateway connection"}
 _STALE = ClosedState.STALE_CONNECTION
@@ -99,6 +106,8 @@ class _Peer:
 class _Attempts:
     failed: int = 0
     error: str = ""
+    joined: float | None = None
+    """When a connection joined that is not settled yet."""
 
 
 class LinkHealth:
@@ -117,6 +126,7 @@ class LinkHealth:
         self.kind = kind
         self._what = _WORDS[kind]
         self._log = log
+        self.conflicts = LinkConflicts(self._what, log)
         self._links = links
         self._configured = configured
         self._peers: dict[str, _Peer] = {}
@@ -126,6 +136,8 @@ class LinkHealth:
 
     def check(self) -> list[PeerState]:
         """Return the state of each remote server; log the name of one that has begun or ceased to be slow."""
+        self.conflicts.expire()
+        self._settle()
         states: dict[str, PeerState] = {}
         late: dict[str, bool] = {}
         over: dict[str, bool] = {}
@@ -196,11 +208,23 @@ class LinkHealth:
         attempts = self._attempts.setdefault(link, _Attempts())
         attempts.failed += 1
         attempts.error = error
+        attempts.joined = None
         if attempts.failed == ATTEMPTS:
             self._log.warn(f"{self._what} to {link} is missing: {ATTEMPTS} attempts have failed: {error}")
 
+    def joined(self, link: Configured) -> None:
+        """Note that a link is connected; it is reached when that lasts."""
+        if attempts := self._attempts.get(link):
+            attempts.joined = monotonic()
+
+    def _settle(self) -> None:
+        limit = monotonic() - SETTLED
+        for link, attempts in list(self._attempts.items()):
+            if attempts.joined is not None and attempts.joined <= limit:
+                self.reached(link)
+
     def reached(self, link: Configured) -> None:
-        """Note that a link is connected, or needs no connection."""
+        """Note that a link is connected to stay, or needs no connection."""
         attempts = self._attempts.pop(link, None)
         if attempts and attempts.failed >= ATTEMPTS:
             self._log.notice(f"{self._what} to {link} is not missing any more")
@@ -217,6 +241,17 @@ class LinkHealth:
         if attempts is None or attempts.failed < ATTEMPTS:
             return None
         return Missing(link, attempts.failed, attempts.error)
+
+
+def peers_words(text: str) -> str:
+    """Return what another server has said, `'text'` of its -ERR, as a reason for operators."""
+    said = text if len(text) <= MOST_OF_PEERS_WORDS else f"{text[:MOST_OF_PEERS_WORDS]}..."
+    return f"the other server says {said}"
+
+
+def wrong_port(host: str, port: int, found: str, wanted: str) -> str:
+    """Return that a port is for others than was thought, as a reason for operators."""
+    return f"{ClosedState.WRONG_PORT}: {join_host_port(host, port)} is a port for {found}, not for {wanted}"
 
 
 def _add(state: PeerState, counters: dict[str, int]) -> None:

@@ -289,7 +289,7 @@ class Gateways(Connections[Gateway]):
             return
         if not gateway.answered:
             remote.refusals += 1
-            self._attempt_failed(remote, str(ClosedState(reason)))
+            self._attempt_failed(remote, gateway.trouble or str(ClosedState(reason)))
         self._log.debug(f"Attempting reconnect for gateway {quote(remote.name)}")
         self._solicitor.dial_again(remote)
 

@@ -15,6 +15,7 @@ from gnats.client.grant import Grant
 from gnats.clock import call_later
 from gnats.cluster.compression import UnknownModeError, choose_mode, negotiates, shown_mode
 from gnats.cluster.info import ROUTE_PROTO
+from gnats.cluster.link_health import peers_words, wrong_port
 from gnats.connection.closed_state import ClosedState
 from gnats.go.json import JSONError
 from gnats.go.text import quote
@@ -259,10 +260,12 @@ class Handshake:
             case b"-ERR":
                 text = arg.decode("utf-8", "backslashreplace")
                 self._log.error(f"{leaf} - Leafnode Error {text}")
+                leaf.trouble = peers_words(text)
             case b"PONG" | b"+OK" | b"":
                 pass
             case _:
-                self._log.error(f"{leaf} - Expected an INFO, not {quote(verb[:32].decode('latin-1'))}")
+                leaf.trouble = f"Expected an INFO, not {quote(verb[:32].decode('latin-1'))}"
+                self._log.error(f"{leaf} - {leaf.trouble}")
                 leaf.close(self._log, ClosedState.PROTOCOL_VIOLATION)
 
     def _first_info(self, leaf: Leaf, arg: bytes) -> None:
@@ -302,6 +305,7 @@ class Handshake:
         if info.of_leaf_port:
             return True
         self._log.error(f"{leaf} - {_WRONG_PORT}")
+        leaf.trouble = wrong_port(leaf.host, leaf.port, info.kind_of_port, "leaf nodes")
         leaf.close(self._log, ClosedState.WRONG_PORT)
         return False
 
@@ -396,6 +400,7 @@ class Handshake:
             proof = signed(remote.options, leaf.nonce)
         except CredentialsError as exc:
             log.error(f"{leaf} - {exc}")
+            leaf.trouble = str(exc)
             leaf.close(log, ClosedState.WRITE_ERROR)
             return b""
         user, password, token = remote.login(leaf.url)

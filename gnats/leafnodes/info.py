@@ -117,6 +117,11 @@ class PeerInfo:
         """
         return self.client_id != 0 and (self.info_on_connect or self.leafnode_urls is not None)
 
+    @property
+    def kind_of_port(self) -> str:
+        """What the port is for that it comes from, if not for leaf nodes."""
+        return "gateways" if self.gateway else "clients" if self.client_id else "routes"
+
 
 _KEPT = frozenset(PeerInfo.__slots__) - {"imports", "exports"}
 

@@ -55,6 +55,7 @@ class Leaf(Session):
         "remote",
         "remote_account",
         "spoke",
+        "trouble",
         "url",
     )
 
@@ -112,6 +113,8 @@ class Leaf(Session):
         self.registered = False
         """It is in the table of connected leaf nodes."""
         self.no_reconnect = False
+        self.trouble = ""
+        """Why it cannot be, where that says more than the reason for which it is closed."""
         self.first_info: FirstInfo | None = None
         """Waits for the peer's first INFO, before the poller has the connection."""
         self.finish_timer: Timer | None = None
@@ -163,6 +166,7 @@ class Leaf(Session):
 
     def refuse(self, log: "Logger", reason: ClosedState, error: str) -> None:
         """Close the connection with an error, which is logged (sendErrAndErr)."""
+        self.trouble = error
         self.rate_limit(log, "ERR", error)
         self.close(log, reason, error)
 

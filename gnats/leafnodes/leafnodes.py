@@ -13,7 +13,8 @@ from gnats.clock import call_later
 from gnats.cluster.compression import negotiates
 from gnats.cluster.connections import MAX_PENDING_FACTOR, Connections
 from gnats.cluster.info import TRACES_PROTO
-from gnats.cluster.link_health import Configured, LinkHealth
+from gnats.cluster.link_conflicts import Conflict
+from gnats.cluster.link_health import Configured, LinkHealth, peers_words
 from gnats.connection.closed_state import ClosedState
 from gnats.core.links.leaf_session import LeafEvent
 from gnats.core.net.connection import Connection
@@ -58,6 +59,9 @@ SAME_CLUSTER_DELAY = 30.0
 MIN_VERSION_DELAY = 5.0
 MAPPED_REPLIES = b"_GR_.>"
 """Subjects of answers to requests that have come from other clusters (core/routing/gateway_reply)."""
+
+LOOP = "two ways lead to this account: remove a remote"
+TWICE = "another connection joins the same accounts: remove a remote, or give the servers different names"
 
 _TLS_FAILED = ClosedState.TLS_HANDSHAKE_ERROR
 
@@ -396,11 +400,18 @@ class LeafNodes(Connections[Leaf]):
         error = f"Loop detected for leafnode account={quote(leaf.account.name)}."
         error += f" Delaying attempt to reconnect for {delay}"
         self._log.error(f"{leaf} - {error}")
+        leaf.trouble = f"Loop detected: {LOOP}"
+        self.health.conflicts.add(_conflict("loop", leaf), leaf.trouble)
         leaf.close(self._log, ClosedState.PROTOCOL_VIOLATION, error if tell else None)
+
+    def _note_duplicate(self, leaf: Leaf) -> None:
+        """Note that a connection makes room for another one: once, as after a cut, that is no alert."""
+        self.health.conflicts.add(_conflict("duplicate", leaf), TWICE, least=2)
 
     def _peer_error(self, leaf: Leaf, text: str) -> None:
         """Handle the peer's -ERR (leafProcessErr). It closes the connection itself, if it wants to."""
         self._log.error(f"{leaf} - Leafnode Error {text}")
+        leaf.trouble = peers_words(text)
         dropped = f"{leaf} - Leafnode connection dropped"
         if SAME_CLUSTER_NAME in text:
             delay = self._delay(leaf, SAME_CLUSTER_DELAY)
@@ -412,6 +423,8 @@ class LeafNodes(Connections[Leaf]):
             self._log.error(f"{dropped} {why}. Delaying attempt to reconnect for {delay}")
         elif "Loop detected" in text:
             self._loop(leaf, tell=False)
+        elif str(DUPLICATE) in text:
+            self._note_duplicate(leaf)
 
     def _denied(self, leaf: Leaf, subject: str, action: str, what: str) -> None:
         """Close the connection of a spoke that does what it was told not to do (leafPermViolation)."""
@@ -448,8 +461,9 @@ class LeafNodes(Connections[Leaf]):
         self._log.notice(f"{leaf} - Leafnode connection closed: {why}{remote}")
         if leaf.has_joined:
             self.health.closed(leaf, leaf.final, reason)
-        elif leaf.remote and leaf.remote.valid and self._pollers is not None:
-            self._attempt_failed(leaf.remote, str(why))
+        refused = leaf.trouble or not leaf.has_joined
+        if refused and leaf.remote and leaf.remote.valid and self._pollers is not None:
+            self._attempt_failed(leaf.remote, leaf.trouble or str(why))
         self._leave(leaf)
         self._tell_watchers()
         if leaf.remote and leaf.remote.valid and self._pollers is not None and not leaf.no_reconnect:
@@ -513,6 +527,7 @@ class LeafNodes(Connections[Leaf]):
         self.table.add(leaf)
         if same:
             same.refuse(log, DUPLICATE, str(DUPLICATE))
+            self._note_duplicate(same)
             log.warn(f"{leaf} - Replacing connection from same server")
         self._join(leaf, self.info.answer(leaf, is_system=self._is_system(leaf)))
 
@@ -566,7 +581,7 @@ class LeafNodes(Connections[Leaf]):
             max_payload=max_payload,
         )
         if leaf.remote:
-            self.health.reached(configured(leaf.remote))
+            self.health.joined(configured(leaf.remote))
         self._tell_watchers()
         self._hooks.joined(leaf.account)
         self._hooks.linked(leaf.account)
@@ -614,6 +629,10 @@ def announced_anyway(leaf: Leaf, options: "Options") -> tuple[bytes, ...]:
     )
     replies = (MAPPED_REPLIES,) if options.gateway.configured else ()
     return tuple(dict.fromkeys((*account.mapped, *imports, *replies)))
+
+
+def _conflict(problem: str, leaf: Leaf) -> Conflict:
+    return Conflict(problem, leaf.peer_name or join_host_port(leaf.host, leaf.port), leaf.account.name)
 
 
 def configured(remote: Remote) -> Configured:

@@ -163,6 +163,11 @@ def link_metrics(kinds: Iterable[LinkHealth]) -> Iterator[Metric]:
         "1 while a configured route, remote or gateway is not connected, after two attempts",
         labels=("kind", "address", "account"),
     )
+    conflicts = GaugeMetricFamily(
+        "gnats_link_conflict",
+        "1 while connections are closed because there is one too many: a loop or a duplicate",
+        labels=("kind", "problem", "remote", "account"),
+    )
     for health in kinds:
         for peer in health.check():
             labels = health.kind, peer.name
@@ -184,7 +189,9 @@ def link_metrics(kinds: Iterable[LinkHealth]) -> Iterator[Metric]:
             stale.add_metric(labels, peer.stale)
         for link, problem in health.configured().items():
             missing.add_metric((health.kind, *link), int(problem is not None))
-    yield from (*gauges.values(), messages, sizes, slow, stale, missing)
+        for conflict in health.conflicts.alerts():
+            conflicts.add_metric((health.kind, *conflict), 1)
+    yield from (*gauges.values(), messages, sizes, slow, stale, missing, conflicts)
 
 
 Rows = Iterable[tuple[tuple[str, ...], float]]

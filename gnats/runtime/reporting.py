@@ -29,11 +29,20 @@ class Reported(Protocol):
 
 
 class Reporting:
-    """Logs the log and trace records of connections. `find` returns the session of a connection, if any."""
+    """Logs the log and trace records of connections. `find` returns the session of a connection, if any.
 
-    def __init__(self, log: "Logger", find: Callable[[Connection | None], Reported | None]) -> None:
+    `heard` is called with a connection and the text of its peer's -ERR.
+    """
+
+    def __init__(
+        self,
+        log: "Logger",
+        find: Callable[[Connection | None], Reported | None],
+        heard: Callable[[Connection | None, str], object] | None = None,
+    ) -> None:
         self._log = log
         self._find = find
+        self._heard = heard
 
     def serve(self, events: "EventTable", kinds: tuple[int, ...]) -> None:
         """Handle the records of these kinds of connections."""
@@ -55,6 +64,8 @@ class Reporting:
             log.log(level, f"{text} for {user} - not authorized")
         else:
             log.log(level, f"{session} - {text}")
+        if code == LogCode.LOG_CLIENT_ERROR and self._heard:
+            self._heard(source, data.decode("utf-8", "backslashreplace"))
 
     def _on_trace(self, source: Connection | None, code: int, cut: int, data: object) -> None:
         session = self._find(source)

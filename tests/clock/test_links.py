@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from server.peer import Log
 from support.clock import HeldClock
 
 from gnats import Server
+from gnats.cluster.link_conflicts import KEPT
+from gnats.cluster.link_health import CHECK_INTERVAL, SETTLED
 from gnats.go.url import parse_url
 from gnats.monitor.metrics import exposition
 from gnats.monitor.pages.healthz import healthz
@@ -26,7 +29,7 @@ from .conftest import Start
 
 pytestmark = pytest.mark.timeout(60)
 
-LABELS = "kind", "remote", "address", "account", "direction"
+LABELS = "kind", "remote", "address", "direction", "problem", "account"
 PEER = {"server_id": "R", "server_name": "r", "host": "h", "port": 1, "cluster": "C", "headers": True}
 
 
@@ -75,7 +78,10 @@ async def test_a_configured_route_that_is_not_connected_is_an_alert(start: Start
         }
     other = await start(server_name="other", cluster=ClusterOptions(name="C", port=port))
     await clock.advance(2)
-    await log.seen(f'Route to "{where}" is not missing any more')
+    await log.seen("Registering remote route", 2)
+    assert len(health(server)["links"]) == 2  # the other server may still refuse
+    await clock.advance(SETTLED + CHECK_INTERVAL)
+    await log.seen("is not missing any more", 2)
     assert health(server)["links"] == []
     found = metrics(server)
     assert found["missing", "route", where, ""] == 0
@@ -97,11 +103,118 @@ async def test_a_remote_that_refuses_is_an_alert(start: Start, clock: HeldClock)
     await log.seen("Leafnode connection closed", 2)
     [problem] = health(leaf)["links"]
     assert (problem["kind"], problem["problem"], problem["address"]) == ("leafnode", "missing", where)
+    assert problem["error"] == "the other server says 'Authorization Violation'"
     assert log.with_text("is missing") == [
         f'[WRN] Leafnode connection to "{where}" for account "$G" is missing:'
         f" 2 attempts have failed: {problem['error']}"
     ]
     assert metrics(leaf)["missing", "leafnode", where, "$G"] == 1
+
+
+async def test_a_route_that_is_refused_after_it_has_joined_is_an_alert(
+    start: Start, clock: HeldClock
+) -> None:
+    """A server answers a CONNECT with a wrong password only after its INFO, with which the route joins."""
+    log = Log()
+    other = await start(cluster=ClusterOptions(name="C", port=-1, username="u", password="p"))
+    assert other.cluster
+    where = f"127.0.0.1:{other.cluster.port}"
+    options = ClusterOptions(name="C", port=-1, pool_size=-1, routes=(parse_url(f"nats://u:no@{where}"),))
+    server = await start(log, server_name="s", cluster=options)
+    error = await missing_after_two(server, log, clock, "Router connection closed")
+    assert error == "the other server says 'Authorization Violation'"
+
+
+@pytest.mark.parametrize("kind", ["route", "leafnode"])
+async def test_the_port_for_clients_is_named(start: Start, clock: HeldClock, kind: str) -> None:
+    log = Log()
+    other = await start(server_name="other")
+    where = f"127.0.0.1:{other.port}"
+    url = parse_url(f"nats://{where}")
+    if kind == "route":
+        server = await start(log, cluster=ClusterOptions(name="C", port=-1, pool_size=-1, routes=(url,)))
+    else:
+        server = await start(log, leafnodes=LeafNodeOptions(remotes=(RemoteLeafOptions((url,)),)))
+    error = await missing_after_two(server, log, clock, "connection closed")
+    wanted = "routes" if kind == "route" else "leaf nodes"
+    assert error == f"Incorrect Port: {where} is a port for clients, not for {wanted}"
+
+
+async def test_credentials_that_cannot_be_read_are_named(
+    start: Start, clock: HeldClock, tmp_path: Path
+) -> None:
+    log = Log()
+    hub = await start(server_name="hub", leafnodes=LeafNodeOptions(port=-1))
+    assert hub.leafs
+    path = tmp_path / "none.creds"
+    url = parse_url(f"nats-leaf://127.0.0.1:{hub.leafs.port}")
+    remote = RemoteLeafOptions((url,), credentials=str(path))
+    server = await start(log, leafnodes=LeafNodeOptions(remotes=(remote,)))
+    error = await missing_after_two(server, log, clock, "Leafnode connection closed")
+    assert error == f"open {path}: no such file or directory"
+
+
+async def missing_after_two(server: Server, log: Log, clock: HeldClock, closed: str) -> str:
+    """Return why a link is missing, after its second attempt; `closed` is in the log after each."""
+    await log.seen(closed)
+    assert health(server)["links"] == []
+    while len(log.with_text(closed)) < 2:
+        await clock.advance(0.5)
+    [problem] = health(server)["links"]
+    assert problem["problem"] == "missing"
+    assert log.with_text("is missing") == [
+        line for line in log.lines if problem["error"] in line and "WRN" in line
+    ]
+    return str(problem["error"])
+
+
+async def test_a_loop_of_leaf_nodes_is_an_alert_on_both_sides(start: Start, clock: HeldClock) -> None:
+    """Two servers dial each other."""
+    logs = Log(), Log()
+    with reserve_port() as reserved:
+        port = port_of(reserved)
+        to_second = RemoteLeafOptions((parse_url(f"nats-leaf://127.0.0.1:{port}"),))
+        first = await start(
+            logs[0], server_name="first", leafnodes=LeafNodeOptions(port=-1, remotes=(to_second,))
+        )
+    assert first.leafs
+    to_first = RemoteLeafOptions((parse_url(f"nats-leaf://127.0.0.1:{first.leafs.port}"),))
+    second = await start(
+        logs[1], server_name="second", leafnodes=LeafNodeOptions(port=port, remotes=(to_first,))
+    )
+    reason = "Loop detected: two ways lead to this account: remove a remote"
+    while not all(log.with_text(f"was closed: {reason}") for log in logs):
+        await clock.advance(0.5)
+    for server, other in (first, "second"), (second, "first"):
+        loops = [each for each in health(server)["links"] if each["problem"] == "loop"]
+        assert [(each["kind"], each["remote"], each["account"], each["error"]) for each in loops] == [
+            ("leafnode", other, "$G", reason)
+        ]
+        assert metrics(server)["conflict", "leafnode", other, "loop", "$G"] == 1
+    await second.shutdown()
+    await clock.advance(KEPT)
+    await logs[0].seen('[INF] Leafnode connection to "second" for account "$G" has had no loop for 75 s')
+    assert [each["problem"] for each in health(first)["links"]] == ["missing"]
+
+
+async def test_a_duplicate_leaf_node_is_an_alert_on_both_sides(start: Start, clock: HeldClock) -> None:
+    """Two servers of one name: each closes the other's connection when it dials."""
+    logs = Log(), Log()
+    hub = await start(logs[0], server_name="hub", leafnodes=LeafNodeOptions(port=-1))
+    assert hub.leafs
+    remote = RemoteLeafOptions((parse_url(f"nats-leaf://127.0.0.1:{hub.leafs.port}"),))
+    leafs = [
+        await start(log, server_name="leaf", leafnodes=LeafNodeOptions(remotes=(remote,)))
+        for log in (logs[1], None)
+    ]
+    await logs[0].seen("Replacing connection from same server")
+    assert health(hub)["links"] == []  # it may be one whose end nobody had noticed
+    while not all(log.with_text("was closed: another connection joins the same accounts") for log in logs):
+        await clock.advance(0.5)
+    for server, other in (hub, "leaf"), (leafs[0], "hub"):
+        problem = next(each for each in health(server)["links"] if each["problem"] == "duplicate")
+        assert (problem["kind"], problem["remote"], problem["account"]) == ("leafnode", other, "$G")
+        assert problem["times"] >= 2
 
 
 async def test_a_peer_that_does_not_read_is_named_once(start: Start, clock: HeldClock) -> None:

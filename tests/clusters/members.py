@@ -68,6 +68,17 @@ def pairs() -> list[tuple[Kind, Kind]]:
     return found
 
 
+def few_pairs() -> list[tuple[Kind, Kind]]:
+    """Return pairs with each kind in each place, and gnats and the reference each with itself."""
+    kinds = member_kinds()
+    own = [kind for kind in kinds if not kind.is_reference]
+    found = [(own[-1], own[0])] if own else []
+    if REFERENCE in kinds:
+        found += [(own[0], REFERENCE), (REFERENCE, own[-1])] if own else []
+        found.append((REFERENCE, REFERENCE))
+    return found
+
+
 def named(kinds: Sequence[Kind]) -> str:
     """Return the id of a test's kinds."""
     return "+".join(kind.name for kind in kinds)

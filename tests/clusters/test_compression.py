@@ -18,6 +18,8 @@ from support.reload import reload
 from support.routepeer import POOL
 from support.servers import REFERENCE, Kind, selected, until
 
+from .members import few_pairs, named
+
 pytestmark = pytest.mark.timeout(180)
 
 AUTO = "{ mode: s2_auto, rtt_thresholds: [1h, 2h] }"
@@ -92,10 +94,6 @@ def test_all_modes_in_one_cluster(members: list[Kind], tmp_path: Path) -> None:
                 assert [other.next_on(f"all.{number}").payload for _ in payloads()] == payloads()
 
 
-def named(kinds: tuple[Kind, Kind]) -> str:
-    return "+".join(kind.name for kind in kinds)
-
-
 @pytest.fixture(params=list(itertools.product(selected(), selected())), ids=named)
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     """Two members that compress, and the second dials the first."""
@@ -138,7 +136,7 @@ RELOADS = {
 
 
 @pytest.mark.parametrize(("before", "after", "written"), RELOADS.values(), ids=RELOADS)
-@pytest.mark.parametrize("kinds", list(itertools.product(selected(), selected())), ids=named)
+@pytest.mark.parametrize("kinds", few_pairs(), ids=named)
 def test_a_reload(
     kinds: tuple[Kind, Kind], before: str, after: str, written: list[str], tmp_path: Path
 ) -> None:
@@ -161,7 +159,7 @@ def test_a_reload(
             assert [subscriber.next().payload for _ in payloads()] == payloads()
 
 
-@pytest.mark.parametrize("kinds", list(itertools.product(selected(), selected())), ids=named)
+@pytest.mark.parametrize("kinds", few_pairs(), ids=named)
 def test_over_tls(kinds: tuple[Kind, Kind], certs: Certificates, tmp_path: Path) -> None:
     block = f"compression: s2_fast, tls {{ {certs.node.tls_block}, ca_file: '{certs.ca.cert_file}' }}"
     with launcher(REFERENCE, tmp_path) as launch:

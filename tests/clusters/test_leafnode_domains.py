@@ -1,4 +1,4 @@
-"""Which server's JetStream answers at either end of a leaf node, by the domains: every pair of kinds."""
+"""Which server's JetStream answers at either end of a leaf node, by the domains: pairs of all kinds."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import pytest
 from support.servers import Kind, until
 
 from .domains import HUB, LEAF, NO_DOMAIN, STREAMS, answers, api, domains
-from .members import Client, named
-from .test_leafnodes import PAIRS
+from .members import Client, few_pairs, named
 
 pytestmark = pytest.mark.timeout(120)
-KINDS = pytest.mark.parametrize("kinds", PAIRS, ids=named)
+KINDS = pytest.mark.parametrize("kinds", few_pairs(), ids=named)
 
 NOBODY, SILENT = "nobody", "silent"
 PREFIXES = ("$JS.API", "$JS.hub.API", "$JS.leaf.API")

@@ -1,4 +1,4 @@
-"""Streams on either side of a leaf node, and their clients on the other: every pair of kinds."""
+"""Streams on either side of a leaf node, and their clients on the other: pairs of all kinds."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from support.servers import TIMEOUT, until
 from support.wire import header
 
 from .domains import Domains, answers, api, domains
-from .members import Client, named
-from .test_leafnodes import PAIRS
+from .members import Client, few_pairs, named
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -26,7 +25,7 @@ MANY = 200
 _streams = itertools.count(1)
 
 
-@pytest.fixture(scope="module", params=PAIRS, ids=named)
+@pytest.fixture(scope="module", params=few_pairs(), ids=named)
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Domains]:
     """A hub and a leaf with JetStream and a domain each, which the tests of this module share."""
     with domains(tmp_path_factory.mktemp("js"), request.param) as pair:

@@ -17,11 +17,11 @@ from gnats.jwt.decorated import format_user_config
 from gnats.nkeys.nkeys import KeyPair, Prefix
 
 from .conftest import require_all
-from .members import named
-from .test_leafnodes import PAIRS, leafs
+from .members import few_pairs, named
+from .test_leafnodes import leafs
 
 pytestmark = pytest.mark.timeout(120)
-KINDS = pytest.mark.parametrize("kinds", PAIRS, ids=named)
+KINDS = pytest.mark.parametrize("kinds", few_pairs(), ids=named)
 
 
 def pair(launch: Launch, kinds: tuple[Kind, Kind], hub: str, remote: str, spoke: str = "") -> list[Server]:

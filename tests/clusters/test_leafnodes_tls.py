@@ -10,11 +10,11 @@ from support.certs import Certificates
 from support.monitor import monitor
 from support.servers import Kind
 
-from .members import named
-from .test_leafnodes import PAIRS, connected, exchange, leafs
+from .members import few_pairs, named
+from .test_leafnodes import connected, exchange, leafs
 
 pytestmark = pytest.mark.timeout(120)
-KINDS = pytest.mark.parametrize("kinds", PAIRS, ids=named)
+KINDS = pytest.mark.parametrize("kinds", few_pairs(), ids=named)
 FIRST = "handshake_first: true"
 
 

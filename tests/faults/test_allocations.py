@@ -68,7 +68,6 @@ NOT_FAILED = {
     # without it, only more time or memory is used
     "core.accounts.departures.depart": (1, "the search is done at once instead"),
     "jetstream.engine.engine.put_back": (1, "consumers whose turn is over run at once instead"),
-    "core.runtime.doorkeeper.door_known": (1, "the cache then lets everything in"),
     "core.tls.tls.settle": (1, "strdup() allocates in libc; the name of the server is not shown then"),
     # only after another allocation has failed
     "jetstream.stream.rollups.replace_before": (1, "a rollup that waited waits again"),

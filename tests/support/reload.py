@@ -30,10 +30,10 @@ def refused(server: Server, config: str) -> str:
 
 
 def attempt(server: Server, config: str) -> list[str]:
-    start = len(server.log)
+    start, line = server.log_size, server.lines
     hang_up(server, config)
     server.wait_log(_DONE, start)
-    return _SAID.findall(server.log[start:])
+    return _SAID.findall(server.log_from(line))
 
 
 def hang_up(server: Server, config: str) -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import weakref
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ from .process import SANITIZED
 
 T = TypeVar("T")
 
+MATCHED = 20
+"""Lines of a log that a pattern to wait for matches at most."""
 TIMEOUT = 30.0  # seconds to wait for a start, a stop, or a line of the log
 TROUBLE = re.compile(
     r"^(Traceback |Exception |Fatal Python error|Task exception was never retrieved|panic: |fatal error: )"
@@ -136,6 +139,8 @@ class Server:
 
     def _start(self) -> None:
         self._lines: list[str] = []
+        self._sizes = [0]
+        """The length of the log before each line, and of all of it."""
         self._changed = threading.Condition()
         self._ended = False
         command = self.kind.find()
@@ -198,6 +203,7 @@ class Server:
             for line in lines:
                 with self._changed:
                     self._lines.append(line)
+                    self._sizes.append(self._sizes[-1] + len(line))
                     self._changed.notify_all()
         with self._changed:
             self._ended = True
@@ -206,12 +212,26 @@ class Server:
     def wait_log(self, pattern: str | re.Pattern[str], start: int = 0) -> re.Match[str]:
         """Wait for a match of `pattern` in the log at or after offset `start`, and return the first.
 
-        Raises RuntimeError with the log when the process ends without one, or after TIMEOUT.
+        Its own offsets count from the line with `start`. Raises RuntimeError with the log when the process
+        ends without one, or after TIMEOUT.
         """
         regex = re.compile(pattern)
         with self._changed:
-            self._changed.wait_for(lambda: self._ended or regex.search(self.log, start), TIMEOUT)
-            if found := regex.search(self.log, start):
+            line = max(0, bisect_right(self._sizes, start) - 1)
+        begin = line  # of the lines to look at: earlier ones have no match, nor the beginning of one
+
+        def search(line: int) -> re.Match[str] | None:
+            return regex.search("".join(self._lines[line:]), max(0, start - self._sizes[line]))
+
+        def is_there() -> bool:
+            nonlocal begin
+            found = search(begin)
+            begin = max(line, len(self._lines) - MATCHED)
+            return found is not None
+
+        with self._changed:
+            self._changed.wait_for(lambda: is_there() or self._ended, TIMEOUT)
+            if found := search(line):
                 return found
         state = "ended" if self._ended else "runs"
         raise RuntimeError(f"{self.kind.name} {state} without logging {regex.pattern!r}:\n{self.log}")
@@ -220,6 +240,11 @@ class Server:
     def log(self) -> str:
         """Everything that the process has written to stderr."""
         return "".join(self._lines)
+
+    @property
+    def log_size(self) -> int:
+        """The length of the log so far."""
+        return self._sizes[-1]
 
     @property
     def lines(self) -> int:

@@ -40,7 +40,7 @@ def healths(server: LinkedServer) -> list[LinkHealth]:
 
 
 def problems(server: LinkedServer) -> list[Page]:
-    """List slow links, and routes, remotes and gateways of the configuration that are missing."""
+    """List slow links, conflicts, and routes, remotes and gateways of the configuration that are missing."""
     return [problem for health in healths(server) for problem in _problems(health)]
 
 
@@ -48,6 +48,15 @@ def _problems(health: LinkHealth) -> Iterator[Page]:
     for peer in health.check():
         if peer.slow:
             yield {"kind": health.kind, "problem": "slow", "remote": peer.name, "pending_size": peer.pending}
+    for conflict, found in health.conflicts.alerts().items():
+        yield {
+            "kind": health.kind,
+            "problem": conflict.problem,
+            "remote": conflict.remote,
+            "account": conflict.account,
+            "times": found.times,
+            "error": found.reason,
+        }
     for missing in filter(None, health.configured().values()):
         yield {
             "kind": health.kind,

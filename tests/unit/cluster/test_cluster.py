@@ -12,7 +12,7 @@ import pytest
 
 from gnats.accounts.accounts import Accounts
 from gnats.cluster import cluster as module
-from gnats.cluster import connections
+from gnats.cluster import connections, link_health
 from gnats.cluster.cluster import Cluster, Hooks
 from gnats.cluster.route import Route, Target
 from gnats.connection.closed_state import ClosedState
@@ -357,7 +357,7 @@ def missing(harness: Harness) -> list[str]:
     return [each.link.address for each in harness.cluster.health.configured().values() if each]
 
 
-def test_a_route_is_missing_when_it_is_refused_twice() -> None:
+def test_a_route_is_missing_when_it_is_refused_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = Harness(routes=(EXPLICIT.url,))
     for count in range(2):
         assert len(missing(harness)) == 0, count
@@ -368,6 +368,28 @@ def test_a_route_is_missing_when_it_is_refused_twice() -> None:
         harness.end(route, ClosedState.AUTHENTICATION_VIOLATION)
     assert missing(harness) == ["h:1"]
     harness.connect(target=EXPLICIT)
+    harness.cluster.health.check()
+    assert missing(harness) == ["h:1"]  # the peer may still refuse it
+    monkeypatch.setattr(link_health, "SETTLED", 0)
+    harness.cluster.health.check()
+    assert missing(harness) == []
+
+
+def test_a_route_is_missing_when_its_peer_refuses_it_after_it_has_joined() -> None:
+    harness = Harness(routes=(EXPLICIT.url,))
+    for count in range(2):
+        assert len(missing(harness)) == 0, count
+        route = harness.connect(target=EXPLICIT)
+        harness.cluster._peer_error(route.session, "'Authorization Violation'")  # type: ignore[arg-type]
+        harness.end(route, ClosedState.PARSE_ERROR)
+    [found] = filter(None, harness.cluster.health.configured().values())
+    assert found.error == "the other server says 'Authorization Violation'"
+
+
+def test_a_route_that_has_joined_and_ends_is_not_missing() -> None:
+    harness = Harness(routes=(EXPLICIT.url,))
+    for _ in range(3):
+        harness.end(harness.connect(target=EXPLICIT), ClosedState.CLIENT_CLOSED)
     assert missing(harness) == []
 
 
