@@ -281,7 +281,7 @@ class Cluster(Connections[Route]):
             self._count_end(final, reason)
             if reason == _TLS_FAILED and route.url:
                 self._tls_failed(route.session, route.url)
-            self.health.closed(route, final, reason)
+            self.health.closed(route, final, reason, route.hint or route.trouble)
         route.session = None
         remote = f" - Remote: {route.remote_name}" if route.remote_name else ""
         self._log.notice(f"{route} - Router connection closed: {ClosedState(reason)}{remote}")

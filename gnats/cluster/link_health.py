@@ -90,6 +90,8 @@ class PeerState:
     """How often it began to be slow."""
     stale: int = 0
     """Connections that were closed because PINGs had no answer."""
+    error: str = ""
+    """Why the last one that has ended was closed; empty: none has."""
 
 
 @dataclass(slots=True)
@@ -100,6 +102,7 @@ class _Peer:
     slow: bool = False
     times_slow: int = 0
     stale: int = 0
+    error: str = ""
 
 
 @dataclass(slots=True)
@@ -161,10 +164,14 @@ class LinkHealth:
             for counter in TRAFFIC:
                 state.traffic[counter] += peer.ended[counter]
             state.slow, state.times_slow, state.stale = peer.slow, peer.times_slow, peer.stale
+            state.error = peer.error
         return sorted(states.values(), key=lambda state: state.name)
 
-    def closed(self, link: Link, final: dict[str, int], reason: int) -> None:
-        """Note the end of a link, with its last counters."""
+    def closed(self, link: Link, final: dict[str, int], reason: int, trouble: str = "") -> None:
+        """Note the end of a link, with its last counters.
+
+        `trouble`, if not empty, says more than the reason.
+        """
         if not (name := link.trace_name):
             return
         peer = self._peer(name)
@@ -172,6 +179,7 @@ class LinkHealth:
             peer.ended[counter] += final.get(counter, 0)
         peer.missed = max(peer.missed, peer.ended["slow"])
         peer.stale += reason == _STALE
+        peer.error = trouble or str(ClosedState(reason))
         if reason in _SLOW and not peer.slow:
             peer.times_slow += 1
             self._log.warn(f"{self._what} to {quote(name)} was slow, and is closed: {ClosedState(reason)}")

@@ -460,7 +460,7 @@ class LeafNodes(Connections[Leaf]):
         remote = f" - Remote: {leaf.peer_name}" if leaf.peer_name else ""
         self._log.notice(f"{leaf} - Leafnode connection closed: {why}{remote}")
         if leaf.has_joined:
-            self.health.closed(leaf, leaf.final, reason)
+            self.health.closed(leaf, leaf.final, reason, leaf.trouble)
         refused = leaf.trouble or not leaf.has_joined
         if refused and leaf.remote and leaf.remote.valid and self._pollers is not None:
             self._attempt_failed(leaf.remote, leaf.trouble or str(why))

@@ -15,6 +15,7 @@ from gnats.options.values.auth import (
     check_permissions,
 )
 from gnats.options.values.fields import OptionFields
+from gnats.options.values.jetstream import check_jetstream
 from gnats.options.values.tls import default_auth_timeout
 
 ANY_HOST = "0.0.0.0"
@@ -65,6 +66,7 @@ class Options(OptionFields):
 
     def baseline(self) -> "Options":
         """Return a checked copy, with defaults in place of empty and zero values. Raises OptionError."""
+        check_jetstream(self.jetstream)
         opts = replace(self)
         for option in fields(self):
             if option.name in _ZERO_MEANS_DEFAULT and not getattr(opts, option.name):

@@ -5,16 +5,19 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
+from pathlib import Path
 from secrets import token_hex
 from typing import Any, Self
 
 from gnats.cluster import mesh
 from gnats.cluster.cluster import Cluster
+from gnats.commands.cluster.plan import HUB_DOMAIN
 from gnats.go.hostport import RANDOM_PORT
 from gnats.go.url import URL
 from gnats.leafnodes import mesh as leaf_mesh
 from gnats.leafnodes.leafnodes import LeafNodes
 from gnats.options.values.cluster import LOOPBACK, ClusterOptions
+from gnats.options.values.jetstream import JetStreamOptions, check_jetstream
 from gnats.options.values.leafnodes import LeafNodeOptions, RemoteLeafOptions
 from gnats.server.server import Server
 from gnats.system.ports import reserve_port
@@ -77,8 +80,16 @@ class _Group:
         """The ids of the servers that run."""
         return [place.running_id for place in self.places if place.running_id]
 
+    def check_number(self, number: int, what: str) -> None:
+        """Raise RuntimeError unless there is a server with this number."""
+        if number not in range(len(self.places)):
+            count = len(self.places)
+            have = "none" if count == 0 else "number 0 only" if count == 1 else f"0 to {count - 1}"
+            raise RuntimeError(f"the cluster has no {what} {number}: it has {have}")
+
     def check_stopped(self, number: int, what: str) -> None:
         """Raise RuntimeError unless a server was started and stopped."""
+        self.check_number(number, what)
         if number not in self.stopped or number >= len(self.servers):
             raise RuntimeError(f"the cluster has no {what} {number} that was stopped")
 
@@ -112,6 +123,10 @@ class ClusterThread:
     LeafNodeOptions, those of their port for leaf nodes. Names and ports are the cluster's own. Servers may be
     stopped and started again one by one. Use it as a context manager, or call start() and stop(), from one
     thread.
+
+    A single server is no cluster, unless `cluster` is given: it may have JetStream, as may its leaf nodes.
+    Then each has a folder of its own below `store_dir`, which outlives a stop, and, with leaf nodes, a
+    domain: "hub", or the leaf node's name.
     """
 
     def __init__(self, size: int = 3, *, leafs: int = 0, name: str = "test", **options: Any) -> None:
@@ -119,14 +134,17 @@ class ClusterThread:
             raise ValueError(f"a cluster has at least one server, not {size}")
         if leafs < 0:
             raise ValueError(f"a cluster has 0 or more leaf nodes, not {leafs}")
-        routes: ClusterOptions = options.pop("cluster", None) or ClusterOptions()
-        self._cluster = replace(routes, name=name, host=LOOPBACK)
+        check_jetstream(options.get("jetstream", JetStreamOptions()))
+        routes: ClusterOptions | None = options.pop("cluster", None)
+        self._routed = size > 1 or routes is not None
+        self._cluster = replace(routes or ClusterOptions(), name=name, host=LOOPBACK)
         self._leafnodes: LeafNodeOptions = options.pop("leafnodes", None) or LeafNodeOptions()
         if leafs:
             self._leafnodes = _with_user(self._leafnodes)
         self._options = options
         leaf_port = RANDOM_PORT if leafs else 0
-        places = [_Place(f"s{number}", RANDOM_PORT, leaf_port) for number in range(size)]
+        route_port = RANDOM_PORT if self._routed else 0
+        places = [_Place(f"s{number}", route_port, leaf_port) for number in range(size)]
         self._members = _Group(places, self._make)
         self._leafs = _Group([_Place(f"l{number}") for number in range(leafs)], self._make_leaf)
         self._ended: set[str] = set()
@@ -196,16 +214,19 @@ class ClusterThread:
         """Stop a member, as ServerThread.stop() does; without `member`, all that run. Idempotent.
 
         After the stop of one, return when the others have noticed: each leaf node is connected to one that
-        runs, if there is one. Raises what ServerThread.stop() raises.
+        runs, if there is one. Raises what ServerThread.stop() raises, and RuntimeError for an unknown number.
         """
         if member is None:
             self._stop_all(check=ServerThread.checks_rest)
-        elif self._members.places[member].running_id:
+            return
+        self._members.check_number(member, "server")
+        if self._members.places[member].running_id:
             self._members.stop(member, check=ServerThread.checks_rest)
             self._wait_for_links()
 
     def stop_leaf(self, number: int) -> None:
         """Stop a leaf node; return when the members have noticed. Idempotent. Raises as stop()."""
+        self._leafs.check_number(number, "leaf node")
         if running_id := self._leafs.places[number].running_id:
             self._ended.add(running_id)
             self._leafs.stop(number, check=ServerThread.checks_rest)
@@ -228,9 +249,9 @@ class ClusterThread:
         # Interest goes from a leaf node to its hub, to the other members, and to their leaf nodes.
         self._send_leaf_marks(self._leafs, mark)
         self._wait_for_leaf_marks(self._members, mark, self._leafs.ids)
-        for server in self._running(self._members):
+        for server in self._running(self._members) if self._routed else ():
             server.call(lambda inner: mesh.send_mark(_cluster_of(inner), mark))
-        for server in self._running(self._members):
+        for server in self._running(self._members) if self._routed else ():
             server.run(mesh.wait_for_mark(_cluster_of(server.server), mark))
         self._send_leaf_marks(self._members, mark)
         self._wait_for_leaf_marks(self._leafs, mark, self._members.ids)
@@ -247,10 +268,21 @@ class ClusterThread:
             "server_name": place.name,
             "host": LOOPBACK,
             "port": place.port,
-            "cluster": replace(self._cluster, port=place.route_port, routes=tuple(urls)),
             "leafnodes": replace(self._leafnodes, host=LOOPBACK, port=place.leaf_port),
+            **self._jetstream(place, HUB_DOMAIN),
         }
+        if self._routed:
+            own["cluster"] = replace(self._cluster, port=place.route_port, routes=tuple(urls))
         return ServerThread(**self._options | own)
+
+    def _jetstream(self, place: _Place, domain: str) -> dict[str, JetStreamOptions]:
+        """Return the options of a server's JetStream, if any: its folder and, with leaf nodes, its domain."""
+        options: JetStreamOptions | None = self._options.get("jetstream")
+        if options is None or not options.enabled:
+            return {}
+        folder = str(Path(options.store_dir) / place.name) if options.store_dir else ""
+        own = options.domain or (domain if self._leafs.places else "")
+        return {"jetstream": replace(options, store_dir=folder, domain=own)}
 
     def _make_leaf(self, number: int, place: _Place) -> ServerThread:
         """Make a leaf node of all members; each dials another one first."""
@@ -271,6 +303,7 @@ class ClusterThread:
             "host": LOOPBACK,
             "port": place.port,
             "leafnodes": LeafNodeOptions(reconnect_interval=LEAF_RECONNECT, remotes=(remote,)),
+            **self._jetstream(place, place.name),
         }
         return ServerThread(**self._options | own)
 
@@ -310,7 +343,8 @@ class ClusterThread:
                 self._members.places[other].running_id for other in self._members.running if other != number
             ]
             try:
-                server.run(mesh.wait_for_mesh(_cluster_of(server.server), others))
+                if self._routed:
+                    server.run(mesh.wait_for_mesh(_cluster_of(server.server), others))
                 if self._leafs.places:
                     server.run(leaf_mesh.wait_for_departure(_leafs_of(server.server), self._ended))
             except TimeoutError:

@@ -14,6 +14,7 @@ import uvloop
 from gnats.errors import OptionError, ServerError
 from gnats.go.hostport import RANDOM_PORT
 from gnats.options.options import Options
+from gnats.options.values.jetstream import check_jetstream
 from gnats.server.server import Server
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class ServerThread:
 
     Keywords set options by name; `opts` replaces them all. The default port is a free one of 127.0.0.1. With
     JetStream and no store directory, the server has a temporary directory, which is deleted when it stops.
-    Use it as a context manager, or call start() and stop().
+    Use it as a context manager, or call start() and stop(). Raises OptionError for a wrong `jetstream`.
     """
 
     checks_rest: ClassVar[bool] = False
@@ -50,6 +51,7 @@ class ServerThread:
     ) -> None:
         defaults: dict[str, Any] = {"port": RANDOM_PORT}
         self._opts = opts or Options(**defaults | options)
+        check_jetstream(self._opts.jetstream)
         self._log = log
         self._loop_factory = loop_factory
         self._started: Future[tuple[Server, asyncio.AbstractEventLoop]] = Future()

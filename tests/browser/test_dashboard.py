@@ -62,6 +62,10 @@ def test_it_shows_what_the_server_does(page: Browser, server: ServerThread) -> N
     with busy(server):
         page.wait(lambda: page.text("#in_msgs_total") == "1.5 k so far")
         assert page.text("#connections") == "1"
+        assert (
+            page.run("return document.querySelector('#connections').previousElementSibling.textContent")
+            == "Clients"
+        )
         assert page.text("#out_bytes_total") == "7.32 KiB so far"
         (row,) = page.wait(
             lambda: rows(page, "#connection_rows") if len(rows(page, "#connection_rows")[0]) > 1 else None
@@ -100,13 +104,20 @@ def test_it_shows_routes_and_leaf_nodes(browser: Browser) -> None:
         client.fence()
         cluster.wait_for_interest()
         open_dashboard(browser, cluster.servers[0])
-        found = browser.wait(lambda: {row[0]: row for row in rows(browser, "#link_rows") if len(row) == 9})
+        found = browser.wait(lambda: {row[0]: row for row in rows(browser, "#link_rows") if len(row) == 10})
         leaf, route = found["l0 (leaf node)"], found["s1 (route)"]
         assert (leaf[2], leaf[5]) == ("$G", "0 B")
         assert int(leaf[6]) >= 1  # orders.*, and the subject for detecting loops
         assert leaf[8].startswith("s2_")
         assert (route[5], route[8]) == ("0 B", "off")
+        assert leaf[9] == route[9] == ""
         assert browser.text("#state") == "healthy"
+        cluster.stop_leaf(0)
+        cluster.start_leaf(0)
+        found = browser.wait(
+            lambda: {row[0]: row[9] for row in rows(browser, "#link_rows") if row[9:] > [""]}
+        )
+        assert found == {"l0 (leaf node)": "Client Closed"}
     assert browser.complaints() == []
 
 
@@ -117,7 +128,8 @@ def test_it_shows_a_route_that_is_missing(browser: Browser) -> None:
         with ServerThread(http_port=-1, cluster=cluster) as server:
             open_dashboard(browser, server)
             browser.wait(lambda: "missing route" in browser.text("#link_rows"))
-            assert [row[1] for row in rows(browser, "#link_rows")] == [where] * 2
+            refused = f"dial tcp {where}: connect: connection refused"
+            assert [(row[1], row[9]) for row in rows(browser, "#link_rows")] == [(where, refused)] * 2
             assert browser.text("#state") == "2 links have problems"
     assert browser.complaints() == []
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,13 @@ def metrics(server: Server) -> dict[tuple[str, ...], float]:
         for sample in family.samples
         if sample.name.startswith("gnats_link_")
     }
+
+
+def page_table(text: str) -> set[str]:
+    """Return the fields of a link that the documentation of /linkz lists."""
+    _, _, rest = text.partition("| field of a link |")
+    rows = itertools.takewhile(lambda row: row.startswith("|"), rest.splitlines()[2:])
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
 
 
 async def test_a_configured_route_that_is_not_connected_is_an_alert(start: Start, clock: HeldClock) -> None:
@@ -249,6 +258,8 @@ async def test_a_peer_that_does_not_read_is_named_once(start: Start, clock: Held
     assert found["pending_bytes", "route", "r"] > gate
     [link] = linkz(server)["links"]  # type: ignore[misc]
     assert (link["kind"], link["remote"], link["subscriptions"]) == ("route", "r", 1)  # type: ignore[index]
+    documented = page_table((Path(__file__).parents[2] / "docs/monitoring.md").read_text())
+    assert set(link) == documented  # type: ignore[call-overload]
     async with asyncio.timeout(TIMEOUT):
         while route.session.snapshot()["pending_bytes"]:
             await reader.read(1 << 20)

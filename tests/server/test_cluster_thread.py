@@ -204,7 +204,7 @@ async def test_a_leaf_node_moves_to_another_member_and_may_stop() -> None:
         cluster.stop_leaf(0)
         assert cluster.running_leafs == []
         assert all(hub_of(server) == [] for server in cluster.servers)
-        with pytest.raises(RuntimeError, match="the cluster has no leaf node 1 that was stopped"):
+        with pytest.raises(RuntimeError, match="the cluster has no leaf node 1: it has number 0 only"):
             cluster.start_leaf(1)
         cluster.start_leaf(0)
         assert (cluster.running_leafs, cluster.leafs[0].port) == ([0], port)
@@ -247,10 +247,53 @@ def test_a_cluster_has_a_server(size: int) -> None:
         ClusterThread(size)
 
 
-def test_one_server_is_a_cluster() -> None:
+def test_a_single_server_needs_no_routes() -> None:
     with ClusterThread(1) as cluster:
+        assert cluster.servers[0].call(lambda inner: inner.cluster) is None
+        cluster.wait_for_interest()
+    with ClusterThread(1, cluster=ClusterOptions()) as cluster:
         assert links(cluster.servers[0]) == {}
         cluster.wait_for_interest()
+
+
+async def test_a_single_server_and_its_leaf_nodes_may_have_jetstream(tmp_path: Path) -> None:
+    options = JetStreamOptions(enabled=True, store_dir=str(tmp_path))
+    with ClusterThread(1, leafs=2, jetstream=options) as cluster:
+        for server, name, domain in zip(
+            (*cluster.servers, *cluster.leafs), ("s0", "l0", "l1"), ("hub", "l0", "l1"), strict=True
+        ):
+            found = server.call(lambda inner: inner.opts.jetstream)
+            assert (found.store_dir, found.domain) == (str(tmp_path / name), domain)
+        async with joined(cluster.leaf_urls[0]) as client:
+            await client.jetstream(domain="hub", timeout=TIMEOUT).add_stream(name="S", subjects=["s"])
+        cluster.stop(0)
+        cluster.start(0)
+        async with joined(cluster.client_url) as client:
+            info = await client.jetstream(timeout=TIMEOUT).stream_info("S")
+            assert info.config.subjects == ["s"]
+    with ClusterThread(1, jetstream=JetStreamOptions(enabled=True)) as cluster:
+        assert cluster.servers[0].call(lambda inner: inner.opts.jetstream.domain) == ""
+
+
+@pytest.mark.parametrize("make", [ServerThread, ClusterThread])
+def test_a_wrong_value_for_jetstream_is_named(make: type[ServerThread | ClusterThread]) -> None:
+    with pytest.raises(OptionError) as raised:
+        make(jetstream=True)
+    wanted = "JetStreamOptions(enabled=True), of gnats.options.values.jetstream,"
+    assert str(raised.value) == f"jetstream takes options such as {wanted} not True"
+
+
+def test_a_wrong_number_is_named() -> None:
+    cluster = ClusterThread(2, leafs=1)
+    for number in -1, 2:
+        for call in cluster.stop, cluster.start:
+            with pytest.raises(RuntimeError, match=f"the cluster has no server {number}: it has 0 to 1"):
+                call(number)
+        for call in cluster.stop_leaf, cluster.start_leaf:
+            with pytest.raises(RuntimeError, match=f"no leaf node {number}: it has number 0 only"):
+                call(number)
+    with pytest.raises(RuntimeError, match="the cluster has no leaf node 0: it has none"):
+        ClusterThread(1).stop_leaf(0)
 
 
 def test_a_failed_start_leaves_no_server_behind() -> None:

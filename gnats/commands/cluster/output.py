@@ -86,6 +86,7 @@ def table(cluster: str, members: Sequence[Member]) -> str:
     if leaf_urls:
         servers += ", and 1 leaf node" if len(leaf_urls) == 1 else f", and {len(leaf_urls)} leaf nodes"
     lines.insert(0, f"Cluster {cluster}: {servers}. Ctrl-C stops it.")
+    lines.append(f"Connect to {'it' if len(urls) == 1 else 'any of them'}: {','.join(urls)}")
     if leaf_urls:
         lines.append(f"Connect to a leaf node: {' or '.join(leaf_urls)}")
-    return "\n".join([*lines, f"Connect to any of them: {','.join(urls)}", ""])
+    return "\n".join([*lines, ""])

@@ -80,18 +80,22 @@ class Member:
 
 
 def plan_members(plan: Plan, free_port: Callable[[], int]) -> list[Member]:
-    """Give the members, and then the leaf nodes, names and ports.
+    """Give the members, and then the leaf nodes, names and ports, which ascend.
 
     `free_port` returns one that nobody else gets.
     """
     monitored = find_spec("aiohttp") is not None
     routed = plan.size > 1
     names = [f"s{number + 1}" for number in range(plan.size)]
+    numbers = range(plan.size + plan.leafs)
+    is_free = plan.port == RANDOM_PORT
+    clients = sorted(free_port() if is_free else plan.port + number for number in numbers)
+    monitors = sorted(free_port() if monitored else 0 for _ in numbers)
     return [
         Member(
             name,
-            free_port() if plan.port == RANDOM_PORT else plan.port + number,
-            free_port() if monitored else 0,
+            clients[number],
+            monitors[number],
             free_port() if routed and name in names else 0,
             free_port() if plan.leafs and name in names else 0,
             is_leaf=name not in names,

@@ -70,13 +70,18 @@ def _problems(health: LinkHealth) -> Iterator[Page]:
 
 def linkz(server: LinkzServer) -> Page:
     """List the connections to other servers, each by itself, and the problems of links."""
-    links = (
-        [_link("route", route, route.account) for route in server.cluster.routes] if server.cluster else []
-    )
+    links: list[Page] = []
+    if server.cluster:
+        errors = _errors(server.cluster.health)
+        links += [_link("route", route, route.account, errors) for route in server.cluster.routes]
     if server.leafs:
-        links += [_link("leafnode", leaf, leaf.account.name) for leaf in server.leafs.table if leaf.session]
+        errors = _errors(server.leafs.health)
+        table = [leaf for leaf in server.leafs.table if leaf.session]
+        links += [_link("leafnode", leaf, leaf.account.name, errors) for leaf in table]
     if server.gateways:
-        links += [_link("gateway", gateway, "") for gateway in server.gateways.table if gateway.session]
+        errors = _errors(server.gateways.health)
+        open_ = [gateway for gateway in server.gateways.table if gateway.session]
+        links += [_link("gateway", gateway, "", errors) for gateway in open_]
     return {
         "server_id": server.id,
         "server_name": server.name,
@@ -86,7 +91,12 @@ def linkz(server: LinkzServer) -> Page:
     }
 
 
-def _link(kind: str, link: "Route | Leaf | Gateway", account: str) -> Page:
+def _errors(health: LinkHealth) -> dict[str, str]:
+    """Return why the last connection to each remote server was closed that has ended."""
+    return {peer.name: peer.error for peer in health.check()}
+
+
+def _link(kind: str, link: "Route | Leaf | Gateway", account: str, errors: dict[str, str]) -> Page:
     assert link.session
     counters = link.session.snapshot()
     return {
@@ -105,4 +115,5 @@ def _link(kind: str, link: "Route | Leaf | Gateway", account: str) -> Page:
         "out_bytes": counters["out_bytes"],
         "subscriptions": counters["subscriptions"],
         "compression": link.compression,
+        "last_error": errors.get(link.trace_name, ""),
     }

@@ -110,7 +110,7 @@ function fill(id, rows, none) {
     }
     return row;
   });
-  if (rows.length === 1 && rows[0].length === 1) made[0].firstChild.colSpan = 9;
+  if (rows.length === 1 && rows[0].length === 1) made[0].firstChild.colSpan = element(id).closest("table").tHead.rows[0].cells.length;
   body.replaceChildren(...made);
 }
 
@@ -214,8 +214,9 @@ const KINDS = { route: "route", leafnode: "leaf node" };
 function showLinks(page) {
   const time = Date.parse(page.now);
   const slow = new Set(page.problems.filter((each) => each.problem === "slow").map((each) => `${each.kind} ${each.remote}`));
-  const missing = page.problems.filter((each) => each.problem === "missing").map((each) => [
-    [`missing ${KINDS[each.kind]}`, "bad"], each.address, each.account, n(""), n(""), n(""), n(""), n(""), [each.error, "bad"],
+  const problems = page.problems.filter((each) => each.problem !== "slow").map((each) => [
+    [`${each.remote ?? ""} (${each.problem} ${KINDS[each.kind]})`.trim(), "bad"], each.address ?? "", each.account,
+    n(""), n(""), n(""), n(""), n(""), "", [each.error, "bad"],
   ]);
   const rows = page.links.map((link) => ({ link, rates: linkRates.of(link.id, time, pick(link, TRAFFIC)) }));
   linkRates.turn();
@@ -226,10 +227,10 @@ function showLinks(page) {
     return [
       [`${link.remote} (${KINDS[link.kind]}${bad ? ", slow" : ""})`, bad ? "bad" : ""], link.address, link.account,
       n(count(rates.in_msgs)), n(count(rates.out_msgs)), [bytes(link.pending_size), bad ? "n bad" : "n"],
-      n(count(link.subscriptions)), n(link.rtt), link.compression,
+      n(count(link.subscriptions)), n(link.rtt), link.compression, link.last_error,
     ];
   });
-  fill("link_rows", [...missing, ...cells], "none");
+  fill("link_rows", [...problems, ...cells], "none");
 }
 
 async function showSubscriptions(conns) {

@@ -33,6 +33,7 @@ from gnats.options.keys.values import (
 from gnats.options.values.auth import User, check_permission_subjects
 from gnats.options.values.cluster import S2_AUTO
 from gnats.options.values.leafnodes import (
+    NO_WEBSOCKET,
     LeafNodeOptions,
     ProxyOptions,
     RemoteLeafOptions,
@@ -132,7 +133,7 @@ def _urls(key: str, token: Token, problems: Problems) -> tuple[URL, ...]:
         raise ConfigError(token, f"{key} takes a URL or an array of URLs, not {show(token.value)}")
     for url in urls:
         if is_websocket(url):
-            raise ConfigError(token, f"{key}: WebSocket, of {url.redacted()}, is not supported yet")
+            raise ConfigError(token, f"{key} {url.redacted()}: {NO_WEBSOCKET}")
         if not url.host:
             problems.misuse(key, token, f"the URL {quote(url.redacted())} has no host: nats://host:port")
     return urls

@@ -72,6 +72,13 @@ class JetStreamOptions:
             raise OptionError("invalid domain name: may not contain ., * or >")
 
 
+def check_jetstream(value: object) -> None:
+    """Check the type of the option. Raises OptionError."""
+    if not isinstance(value, JetStreamOptions):
+        wanted = "JetStreamOptions(enabled=True), of gnats.options.values.jetstream,"
+        raise OptionError(f"jetstream takes options such as {wanted} not {value!r:.100}")
+
+
 @dataclass(slots=True)
 class JetStreamConfig:
     """The sizes and the directory that a server uses, after dynamic values are resolved (JetStreamConfig)."""

@@ -14,6 +14,10 @@ from gnats.options.values.auth import GLOBAL_ACCOUNT, User, check_permission_sub
 from gnats.options.values.cluster import LOOPBACK, S2_AUTO, Compression
 from gnats.options.values.tls import TLS_TIMEOUT, TLSOptions, default_auth_timeout
 
+NO_WEBSOCKET = (
+    "remotes over WebSocket (ws://, wss://) are not supported yet: use nats-leaf://, with a tls block for"
+    " TLS, and the hub's port for leaf nodes"
+)
 LEAFNODE_PORT = 7422
 """The port of a remote's URL that names none."""
 RECONNECT_INTERVAL = 1.0
@@ -295,7 +299,7 @@ class LeafNodeOptions:
             raise OptionError("leafnodes proxy_required is not supported yet")
         for remote in self.remotes:
             if any(map(is_websocket, remote.urls)):
-                raise OptionError(f"remote {remote}: WebSocket is not supported yet")
+                raise OptionError(f"remote {remote}: {NO_WEBSOCKET}")
             if remote.jetstream_cluster_migrate:
                 raise OptionError(f"remote {remote}: jetstream_cluster_migrate is not supported yet")
 

@@ -42,12 +42,14 @@ s1    nats://127.0.0.1:4222  http://127.0.0.1:8222
 s2    nats://127.0.0.1:4223  -
 l1    nats://127.0.0.1:4224  -
 l2    nats://127.0.0.1:4225  -
-Connect to a leaf node: nats://127.0.0.1:4224 or nats://127.0.0.1:4225
 Connect to any of them: nats://127.0.0.1:4222,nats://127.0.0.1:4223
+Connect to a leaf node: nats://127.0.0.1:4224 or nats://127.0.0.1:4225
 """
     )
-    assert table("C", [MEMBERS[0], leafs[0]]).startswith(
-        "Cluster C: 1 server, and 1 leaf node. Ctrl-C stops it.\n"
+    short = table("C", [MEMBERS[0], leafs[0]])
+    assert short.startswith("Cluster C: 1 server, and 1 leaf node. Ctrl-C stops it.\n")
+    assert short.endswith(
+        "Connect to it: nats://127.0.0.1:4222\nConnect to a leaf node: nats://127.0.0.1:4224\n"
     )
 
 

@@ -54,6 +54,12 @@ def test_members_have_ports_in_a_row_or_free_ones() -> None:
     assert sorted(ports) == list(range(1000, 1006))
 
 
+def test_free_ports_ascend() -> None:
+    members = plan_members(Plan(3, port=-1, leafs=2), itertools.count(1000, -1).__next__)
+    for ports in [each.client_port for each in members], [each.monitor_port for each in members]:
+        assert ports == sorted(ports)
+
+
 def test_without_aiohttp_there_is_no_monitoring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     [member] = members = plan_members(Plan(1), lambda: 1)

@@ -40,7 +40,9 @@ class Command:
         assert process.stdout
         for line in process.stdout:
             self.head.append(line)
-            if line.startswith("Connect to any of them: "):
+            has_leafs = any(line.startswith("l1 ") for line in self.head)
+            last = ("Connect to a leaf node: ",) if has_leafs else ("Connect to it: ", "Connect to any of ")
+            if line.startswith(last):
                 break
         self.rows = [row.groups() for row in map(ROW.fullmatch, self.head) if row]
         self.members = children(process.pid)
@@ -132,8 +134,9 @@ async def test_a_message_goes_from_one_leaf_node_to_another(up: Up, tmp_path: Pa
     names = [name for name, _, _ in cluster.rows]
     assert names == [*(f"s{number + 1}" for number in range(int(size))), "l1", "l2"]
     leafs, members = cluster.urls[-2:], cluster.urls[:-2]
-    assert cluster.head[-2] == f"Connect to a leaf node: {' or '.join(leafs)}\n"
-    assert cluster.head[-1] == f"Connect to any of them: {','.join(members)}\n"
+    which = "it" if size == "1" else "any of them"
+    assert cluster.head[-2] == f"Connect to {which}: {','.join(members)}\n"
+    assert cluster.head[-1] == f"Connect to a leaf node: {' or '.join(leafs)}\n"
     assert len(cluster.members) == int(size) + 2
     async with joined(leafs[0]) as subscriber, joined(leafs[1]) as publisher:
         subscription = await subscriber.subscribe("a")

@@ -10,7 +10,7 @@ from gnats.nkeys.nkeys import Prefix, encode, encode_seed
 from gnats.options.options import Options
 from gnats.options.values.auth import User
 from gnats.options.values.cluster import Compression
-from gnats.options.values.leafnodes import LeafNodeOptions, ProxyOptions, RemoteLeafOptions
+from gnats.options.values.leafnodes import NO_WEBSOCKET, LeafNodeOptions, ProxyOptions, RemoteLeafOptions
 from gnats.options.values.tls import TLSOptions
 
 pytestmark = pytest.mark.timeout(60)
@@ -128,7 +128,7 @@ def test_errors(leaf: LeafNodeOptions, error: str) -> None:
         ),
         (
             {"urls": (parse_url("ws://b:1"),)},
-            'remote urls=["ws://b:1"], account="$G": WebSocket is not supported yet',
+            f'remote urls=["ws://b:1"], account="$G": {NO_WEBSOCKET}',
         ),
         (
             {"jetstream_cluster_migrate": True},
