@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.launch import Launch, launcher
+from support.monitor import monitor
 from support.servers import REFERENCE, Kind, Server, reserve_port, until
 from support.trust import Trust
 from support.wire import Connection
@@ -128,3 +129,36 @@ def test_a_user_is_revoked(tmp_path: Path, kinds: tuple[Kind, Kind]) -> None:
         own.nats.revocations = {user.key.public_key: 1 << 40}
         trust.push(hub, own)
         hub.wait_log(r"Leafnode connection closed: Credentials Revoked")
+
+
+@pytest.mark.parametrize("kinds", [each for each in few_pairs() if not each[1].is_reference], ids=named)
+def test_the_leaf_node_says_why_it_is_refused(tmp_path: Path, kinds: tuple[Kind, Kind]) -> None:
+    require_all(kinds)
+    with launcher(REFERENCE, tmp_path) as launch:
+        hub = "leafnodes { listen: PORT, authorization { user: u, password: p } }"
+        _, spoke = pair(launch, kinds, hub, "")
+
+        def problems() -> list[Any]:
+            found: list[Any] = monitor(spoke, "/linkz")["problems"]
+            return found
+
+        (problem,) = until(problems)
+        assert (problem["problem"], problem["error"]) == (
+            "missing",
+            "the other server says 'Authorization Violation'",
+        )
+
+
+@pytest.mark.parametrize("kinds", [each for each in few_pairs() if not each[1].is_reference], ids=named)
+def test_the_leaf_node_says_when_it_dials_the_port_for_clients(
+    tmp_path: Path, kinds: tuple[Kind, Kind]
+) -> None:
+    require_all(kinds)
+    with launcher(REFERENCE, tmp_path) as launch:
+        hub = launch(kind=kinds[0])
+        remote = f"remotes [ {{ url: 'nats-leaf://127.0.0.1:{hub.port}' }} ]"
+        config = f"leafnodes {{ reconnect: '0.2s'\n{remote} }}"
+        spoke = launch("-m", "-1", config=config, kind=kinds[1])
+        (problem,) = until(lambda: monitor(spoke, "/linkz")["problems"])
+        where = f"127.0.0.1:{hub.port} is a port for clients, not for leaf nodes"
+        assert problem["error"] == f"Incorrect Port: {where}"
