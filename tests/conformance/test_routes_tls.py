@@ -432,7 +432,7 @@ def test_a_server_without_tls_is_dialled(
     launch: Launch, listener: RouteListener, certs: Certificates, fake: Fake
 ) -> None:
     server = dialling(launch, listener, tls(certs))
-    peer = RoutePeer(listener.take())
+    peer = RoutePeer(listener.take_socket())
     peer.send(fake.info())
     error(server, NO_TLS)
     peer.close()
@@ -440,7 +440,7 @@ def test_a_server_without_tls_is_dialled(
 
 def test_a_server_that_leaves(launch: Launch, listener: RouteListener, certs: Certificates) -> None:
     server = dialling(launch, listener, tls(certs))
-    sock = listener.take()
+    sock = listener.take_socket()
     sock.recv(1 << 16)
     sock.close()
     error(server, "EOF\n")
@@ -448,7 +448,7 @@ def test_a_server_that_leaves(launch: Launch, listener: RouteListener, certs: Ce
 
 def test_a_server_that_is_slow(launch: Launch, listener: RouteListener, certs: Certificates) -> None:
     server = dialling(launch, listener, tls(certs, "timeout: 0.3"))
-    with listener.take() as sock:
+    with listener.take_socket() as sock:
         while sock.recv(1 << 16):
             pass
     timeout = r"TLS (handshake timeout|route handshake error: read tcp \S+: i/o timeout)"

@@ -18,7 +18,7 @@ from typing import Any
 
 from .clusters import start
 from .launch import Launch
-from .routepeer import RoutePeer, encode
+from .linkpeer import LinkListener, LinkPeer, encode
 from .servers import TIMEOUT, Server
 from .wire import CRLF, Connection, parse_info, publish_op
 
@@ -86,8 +86,8 @@ def interest(ops: Iterable[bytes]) -> list[bytes]:
     return sorted(line for line in lines if not line[4:].startswith(LOOP))
 
 
-class LeafPeer(RoutePeer):
-    """One leaf node connection; see RoutePeer. `connected` is the INFO that answers CONNECT, if read."""
+class LeafPeer(LinkPeer):
+    """One leaf node connection; see LinkPeer. `connected` is the INFO that answers CONNECT, if read."""
 
     tag = "lid"
 
@@ -130,39 +130,14 @@ class LeafPeer(RoutePeer):
         return ops
 
 
-class LeafListener:
-    """A socket on loopback that servers dial as leaf nodes, on a random port unless one is given."""
+class LeafListener(LinkListener):
+    """A socket on loopback that servers dial as leaf nodes; see LinkListener."""
 
-    def __init__(self, port: int = 0) -> None:
-        self._listener = socket.create_server(("127.0.0.1", port))
-        self._listener.settimeout(TIMEOUT)
-        self.port: int = self._listener.getsockname()[1]
-        self.address = f"127.0.0.1:{self.port}"
-        self.url = f"nats-leaf://{self.address}"
-
-    def __enter__(self) -> LeafListener:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    scheme = "nats-leaf"
 
     def take(self) -> LeafPeer:
         """Take the next connection as it is. Raises TimeoutError when nobody dials."""
-        return LeafPeer(self._listener.accept()[0])
-
-    def pending(self) -> bool:
-        """Say whether a connection waits to be taken."""
-        self._listener.setblocking(False)
-        try:
-            self._listener.accept()[0].close()
-        except BlockingIOError:
-            return False
-        finally:
-            self._listener.settimeout(TIMEOUT)
-        return True
-
-    def close(self) -> None:
-        self._listener.close()
+        return LeafPeer(self.take_socket())
 
 
 class FakeLeaf:

@@ -11,7 +11,7 @@ from typing import Self
 from gnats.core.runtime.inbox import EV_BEGUN, EV_CLOSED
 
 from .dataplane import DataPlane, Peer, Posted, Session
-from .routepeer import next_op
+from .linkpeer import next_op
 
 TIMEOUT = 60.0
 PING, PONG = b"PING\r\n", b"PONG\r\n"
