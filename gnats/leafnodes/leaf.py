@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING, cast
 
 from gnats.client.session import Session
-from gnats.clock import Timer, time_ns
+from gnats.clock import Timer, monotonic, time_ns
 from gnats.cluster.compression import level_for, negotiates
+from gnats.cluster.link_health import SETTLED
 from gnats.connection.closed_state import ClosedState
 from gnats.go.text import SECOND, join_host_port
 from gnats.options.values.auth import SubjectPermission
@@ -30,6 +31,8 @@ class Leaf(Session):
 
     __slots__ = (
         "_started",
+        "_trouble",
+        "_trouble_since",
         "compression",
         "counts_cluster",
         "exports",
@@ -55,7 +58,6 @@ class Leaf(Session):
         "remote",
         "remote_account",
         "spoke",
-        "trouble",
         "url",
     )
 
@@ -113,8 +115,8 @@ class Leaf(Session):
         self.registered = False
         """It is in the table of connected leaf nodes."""
         self.no_reconnect = False
-        self.trouble = ""
-        """Why it cannot be, where that says more than the reason for which it is closed."""
+        self._trouble = ""
+        self._trouble_since = 0.0
         self.first_info: FirstInfo | None = None
         """Waits for the peer's first INFO, before the poller has the connection."""
         self.finish_timer: Timer | None = None
@@ -138,6 +140,19 @@ class Leaf(Session):
     def closing(self) -> bool:
         """Whether the connection is closed, or will be."""
         return self.session is None or self.leaving or self.session.closed_reason != 0
+
+    @property
+    def trouble(self) -> str:
+        """Why it is closed, where that says more than the reason: what the peer said, or what was wrong here.
+
+        A connection that has joined survives some errors: what it has survived for a while is forgotten.
+        """
+        survived = self.has_joined and monotonic() - self._trouble_since > SETTLED
+        return "" if survived else self._trouble
+
+    @trouble.setter
+    def trouble(self, text: str) -> None:
+        self._trouble, self._trouble_since = text, monotonic()
 
     @property
     def decorated_peer(self) -> str:

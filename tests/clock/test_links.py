@@ -163,6 +163,26 @@ async def test_credentials_that_cannot_be_read_are_named(
     assert error == f"open {path}: no such file or directory"
 
 
+async def test_an_error_that_a_connection_survives_is_not_why_it_ends(start: Start, clock: HeldClock) -> None:
+    log = Log()
+    hub = await start(server_name="hub", leafnodes=LeafNodeOptions(port=-1))
+    assert hub.leafs
+    remote = RemoteLeafOptions((parse_url(f"nats-leaf://127.0.0.1:{hub.leafs.port}"),))
+    server = await start(log, leafnodes=LeafNodeOptions(remotes=(remote,)))
+    assert server.leafs
+    for seconds, error in (SETTLED, "the other server says 'No'"), (SETTLED + 0.1, "Kicked"):
+        while not len(server.leafs.table):
+            await clock.advance(0.5)
+        [leaf] = server.leafs.table
+        server.leafs._peer_error(leaf, "'No'")
+        await clock.advance(seconds)
+        server.leafs.disconnect(leaf.cid)
+        await log.seen("Leafnode connection closed: Kicked")
+        log.lines.clear()
+        [peer] = server.leafs.health.check()
+        assert peer.error == error
+
+
 async def missing_after_two(server: Server, log: Log, clock: HeldClock, closed: str) -> str:
     """Return why a link is missing, after its second attempt; `closed` is in the log after each."""
     await log.seen(closed)
