@@ -12,7 +12,7 @@ from gnats.cluster.connections import MAX_PENDING_FACTOR, Connections
 from gnats.cluster.gossip import forward_new_route, implicit_targets
 from gnats.cluster.handshake import Handshake, Spawn, delays_info
 from gnats.cluster.info import OwnInfo, PeerInfo
-from gnats.cluster.link_health import Configured, LinkHealth, peers_words
+from gnats.cluster.link_health import Configured, LinkHealth
 from gnats.cluster.name import ClusterName
 from gnats.cluster.pinning import Pinning
 from gnats.cluster.route import Route, Target, ping_limits

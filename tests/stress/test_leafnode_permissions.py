@@ -1,4 +1,4 @@
-"""What all permissions of a leaf node forbid never goes there, also while one set of them replaces another."""
+"""What permissions of a leaf node forbid never goes there, also while others that forbid it replace them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETS = [
     )
     for more in ((), ("other",))
 ]
-"""A peer is sent nothing on `secret`, by the half for publishing, nor on `hidden`, of which it may not be told."""
+"""A peer is sent nothing on `secret`, by the half for publishing, nor on `hidden`: it may not be told of it."""
 
 
 class Reader:
