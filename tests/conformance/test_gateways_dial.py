@@ -7,15 +7,29 @@ interest by itself, as nats-server before 2.9.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
-from support.gatewaypeer import GOSSIP, FakeGateway, GatewayListener, GatewayPeer, launch_gateway
+from support.gatewaypeer import (
+    ALL_SUBS_COMPLETE,
+    ALL_SUBS_START,
+    GOSSIP,
+    FakeGateway,
+    GatewayListener,
+    GatewayPeer,
+    launch_gateway,
+    messages,
+)
 from support.launch import Launch
 from support.routepeer import encode
 from support.servers import Kind, Server, reserve_port, until
+from support.wire import HELLO, PING, PONG, Connection, publish_op
 
 pytestmark = pytest.mark.timeout(60)
+
+LATE = 0.1
+"""Seconds from a PING to its PONG, of a cluster that is far away."""
 
 
 @pytest.fixture
@@ -116,6 +130,45 @@ def test_whom_it_does_not_dial(launch: Launch, fake: FakeGateway, listener: Gate
 def test_pings_begin_after_a_second(launch: Launch, fake: FakeGateway, listener: GatewayListener) -> None:
     server, _ = joined(launch, fake, listener)
     server.wait_log(r"\[DBG\] .* - gid:\d+ - Gateway Ping Timer\n")
+
+
+def test_a_group_is_looked_for_in_the_nearest_cluster(
+    launch: Launch, fake: FakeGateway, listener: GatewayListener
+) -> None:
+    """By the time of the last PONG: the two clusters take turns in being late."""
+    with (
+        GatewayListener() as here,
+        GatewayListener() as there,
+        FakeGateway() as fake,
+        FakeGateway("K") as other,
+    ):
+        remotes = {"F": here.url, "K": there.url}
+        server = launch_gateway(launch, remotes=remotes, config="ping_interval: '500ms'")
+        peers = {"F": fake.accept(here), "K": other.accept(there)}
+        about = b"RS+ $G y g 1\r\n" + fake.command(ALL_SUBS_COMPLETE, "$G")
+        peers["F"].send(fake.command(ALL_SUBS_START, "$G") + about)
+        peers["K"].send(other.command(ALL_SUBS_START, "$G") + about.replace(b'"F"', b'"K"'))
+        for peer in peers.values():
+            peer.fence()
+            peer.answers_pings = False
+        with Connection(server.address) as client:
+            client.send(HELLO)
+            for near, far in ("F", "K"), ("K", "F"), ("F", "K"):
+
+                def goes_there(near: str = near, far: str = far) -> bool:
+                    """Answer a PING each, one of them late; say whether a message goes where it should."""
+                    for name, delay in (near, 0.0), (far, LATE):
+                        peers[name].until(PING)
+                        time.sleep(delay)
+                        peers[name].send(PONG)
+                        peers[name].fence()
+                    client.send(publish_op("y"))
+                    client.fence()
+                    found = {name: len(messages(peer.fence())) for name, peer in peers.items()}
+                    assert sum(found.values()) == 1
+                    return found[near] == 1
+
+                until(goes_there)
 
 
 def test_a_peer_that_waits_to_be_asked_is_refused(

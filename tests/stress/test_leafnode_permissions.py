@@ -27,7 +27,7 @@ SETS = [
     )
     for more in ((), ("other",))
 ]
-"""A peer is sent nothing on `secret`, by the half for publishing, nor on `hidden`: it may not be told of it."""
+"""A peer is sent nothing on `secret`, by the half for publishing, nor on `hidden`, by the other half."""
 
 
 class Reader:
