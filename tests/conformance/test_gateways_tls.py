@@ -15,6 +15,8 @@ from support.reload import reload, without_always
 from support.servers import Server, reserve_port
 from support.tlswire import client_context, outcome
 
+from .cases import params
+
 pytestmark = pytest.mark.timeout(60)
 
 
@@ -58,6 +60,31 @@ def test_a_peer_needs_a_good_certificate(server: Server, certs: Certificates) ->
     error = re.escape("TLS gateway handshake error: tls: client didn't provide a certificate")
     server.wait_log(rf"\[ERR\] 127\.0\.0\.1:\d+ - gid:\d+ - {error}\n")
     server.wait_log(r"\[INF\] .* - gid:\d+ - Gateway connection closed: TLS Handshake Failure\n")
+
+
+MAPS = {
+    "the user is a name": ("localhost", "verify_and_map: true", True),
+    "another user": ("gu", "verify_and_map: true", False),
+    "a host of the remotes": ("gu", "verify_cert_and_check_known_urls: true", True),
+}
+
+
+@pytest.mark.parametrize(("user", "more", "good"), params(MAPS))
+def test_a_certificate_in_the_place_of_a_login(
+    user: str, more: str, good: bool, launch: Launch, certs: Certificates, fake: FakeGateway
+) -> None:
+    """The certificate is for localhost, and so is the URL of a remote."""
+    block = f"authorization {{ user: {user}, password: x }}\n{tls(certs, more)}"
+    remotes = {"U": f"nats://localhost:{reserve_port(launch)}"}
+    server = launch_gateway(launch, "-D", remotes=remotes, block=block)
+    peer = fake.greet(server, client_context(certs, certs.node))
+    peer.send(fake.connect(user="gu", **{"pass": "gp"}) + fake.info())
+    if good:
+        peer.fence()
+        peer.wait_logged(server, "DBG Using SAN found in cert for auth [", begins=True)
+    else:
+        assert peer.rest() == [b"-ERR 'Authorization Violation'\r\n"]
+        peer.wait_logged(server, 'DBG User in cert ["CN=node"], not found')
 
 
 def test_a_server_that_dials_speaks_tls_at_once(
