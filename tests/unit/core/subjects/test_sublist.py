@@ -319,7 +319,6 @@ def test_groups_and_plain_subscribers_are_told_apart(sublist: Sublist) -> None:
 
 
 @pytest.mark.parametrize("kind", [ROUTER, GATEWAY, LEAF])
-@pytest.mark.parametrize("kind", [ROUTER, GATEWAY, LEAF])
 def test_a_remote_member_appears_once_whatever_its_weight(sublist: Sublist, kind: int) -> None:
     local = [sublist.subscribe(b"foo", b"q", b"local") for _ in range(2)]
     remote = [sublist.subscribe(b"foo", b"q", sid, kind, 10) for sid in (b"r1", b"r2")]
