@@ -44,7 +44,7 @@ cdef class Subscriber(Connection):
     # of an outbound gateway: its place among the others, from 0 on; atomic, the control loop writes, publishers read
     cdef int32_t rank
     cdef uint8_t echo             # deliver its own messages to it, too
-    cdef uint8_t form             # core.messages.encode.Form of the messages that it gets; atomic, the owner writes
+    cdef uint8_t form             # core.messages.encode.Form of its messages; atomic: the owner writes, or join()
     cdef uint8_t verbose          # answer each of its verbs with +OK
     cdef uint8_t no_responders    # answer its requests with a 503 when no subscriber receives them
     # Replies under which it was sent requests from other clusters; NULL: none. Under lock, and atomic: its owner looks

@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 
 from gnats.core.accounts.guard cimport guard_free, guard_init
 from gnats.core.auth.permissions cimport Permissions
-from gnats.core.messages.mapped_replies cimport mapped_free
+from gnats.core.messages.mapped_replies cimport mapped_clear
 from gnats.core.net.connection cimport Connection
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.quiesce cimport (
@@ -32,7 +32,9 @@ cdef class Subscriber(Connection):
 
     def __dealloc__(self):
         guard_free(&self.guard)
-        mapped_free(self.mapped_replies)
+        if self.mapped_replies != NULL:
+            mapped_clear(self.mapped_replies)
+            free(self.mapped_replies)
         free(self.details)
         free(self.reap)
 

@@ -165,6 +165,7 @@ cdef class GatewaySession(LinkSession):
         self.staged_command.p = PyBytes_AS_STRING(command)
         self.staged_command.n = PyBytes_GET_SIZE(command)
         self.staged_form = FORM_RHMSG if headers else FORM_RMSG
+        store8(&self.form, self.staged_form)   # pollers may send answers from now on (core.routing.gateway_return)
         self.staged_traces = traces
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_JOINED | CTL_RESUME, 0)
@@ -195,7 +196,6 @@ cdef class GatewaySession(LinkSession):
         self.command = self.staged_command
         pthread_mutex_unlock(&self.lock)
         self.input.parser.headers = self.staged_form == FORM_RHMSG
-        store8(&self.form, self.staged_form)
         self.traces = self.staged_traces
         link_begin(&self.link)
         if not self.outbound:

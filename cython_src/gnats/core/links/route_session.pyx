@@ -154,7 +154,8 @@ cdef class RouteSession(LinkSession):
         self.account_name = names[0]
         self.pinned = names
         self.npinned = self.pinned_cap = n
-        self.staged_form = FORM_RHMSG if headers else FORM_RMSG
+        # Pollers may send answers from now on (core.routing.gateway_return).
+        store8(&self.form, FORM_RHMSG if headers else FORM_RMSG)
         self.staged_traces = traces
         self.staged_origins = origins
         self.staged_measured = measure
@@ -207,7 +208,6 @@ cdef class RouteSession(LinkSession):
             self.admitted = 1
             self.one_account = self.account_name.n != 0
             self.input.parser.has_account = not self.one_account
-            store8(&self.form, self.staged_form)
             self.traces = self.staged_traces
             self.origins = self.staged_origins
             apply_permissions(self)

@@ -20,7 +20,7 @@ cdef struct MappedReply:
     char text[1]         # the mapped reply
 
 
-# The caller guards it with a lock.
+# An empty one is all zeros. The caller guards it with a lock.
 cdef struct MappedReplies:
     MappedReply **slots
     uint32_t mask        # number of buckets - 1; 0 before the first entry
@@ -30,8 +30,7 @@ cdef struct MappedReplies:
     size_t nbytes        # of all replies
 
 
-cdef MappedReplies *mapped_new() noexcept nogil    # NULL without memory
-cdef void mapped_free(MappedReplies *t) noexcept nogil
+cdef void mapped_clear(MappedReplies *t) noexcept nogil
 # Remember a mapped reply, or that it has been used again; a plain reply has one mapped reply, the last. False without
 # memory.
 cdef bint mapped_note(MappedReplies *t, const Slice *mapped, int64_t now) noexcept nogil

@@ -2,7 +2,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
 from gnats.core.messages.reserved cimport MAPPED_N
@@ -20,20 +20,9 @@ cdef enum:
 cdef int64_t LIFETIME = 4 * SECOND
 
 
-cdef MappedReplies *mapped_new() noexcept nogil:
-    return <MappedReplies *> calloc(1, sizeof(MappedReplies))
-
-
-cdef void mapped_free(MappedReplies *t) noexcept nogil:
-    cdef MappedReply *e
-    if t == NULL:
-        return
+cdef void mapped_clear(MappedReplies *t) noexcept nogil:
     while t.oldest != NULL:
-        e = t.oldest
-        t.oldest = e.newer
-        free(e)
-    free(t.slots)
-    free(t)
+        drop_oldest(t)
 
 
 cdef inline size_t size_of(const MappedReply *e) noexcept nogil:
@@ -122,15 +111,10 @@ cdef bint mapped_note(MappedReplies *t, const Slice *mapped, int64_t now) noexce
 
 cdef class MappedTable:
     """A table; `now` in ns."""
-    cdef MappedReplies *table
-
-    def __cinit__(self):
-        self.table = mapped_new()
-        if self.table == NULL:
-            raise MemoryError
+    cdef MappedReplies table
 
     def __dealloc__(self):
-        mapped_free(self.table)
+        mapped_clear(&self.table)
 
     def __len__(self):
         return self.table.n
@@ -143,7 +127,7 @@ cdef class MappedTable:
         cdef Slice text
         text.p = PyBytes_AS_STRING(mapped)
         text.n = PyBytes_GET_SIZE(mapped)
-        if not mapped_note(self.table, &text, now):
+        if not mapped_note(&self.table, &text, now):
             raise MemoryError
 
     def find(self, bytes plain not None, int64_t now) -> bytes | None:
@@ -151,8 +135,8 @@ cdef class MappedTable:
         cdef const MappedReply *e
         text.p = PyBytes_AS_STRING(plain)
         text.n = PyBytes_GET_SIZE(plain)
-        e = mapped_find(self.table, &text, now)
+        e = mapped_find(&self.table, &text, now)
         return e.text[:e.n] if e != NULL else None
 
     def sweep(self, int64_t now) -> None:
-        mapped_sweep(self.table, now)
+        mapped_sweep(&self.table, now)

@@ -5,7 +5,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
 from gnats.core.accounts.account cimport Account
@@ -15,8 +15,6 @@ from gnats.core.messages.mapped_replies cimport (
     MappedReplies,
     MappedReply,
     mapped_find,
-    mapped_free,
-    mapped_new,
     mapped_note,
     mapped_sweep,
 )
@@ -189,7 +187,7 @@ cdef bint remember_reply(Subscriber c, const Message *m) noexcept nogil:
     cdef bint noted
     pthread_mutex_lock(&c.lock)
     if c.mapped_replies == NULL:
-        made = mapped_new()
+        made = <MappedReplies *> calloc(1, sizeof(MappedReplies))
         if made != NULL:
             store_ptr_release(<void **> &c.mapped_replies, made)
     noted = c.mapped_replies != NULL and mapped_note(c.mapped_replies, &m.reply, m.ps.now)
@@ -221,7 +219,7 @@ cdef void sweep(Subscriber c) noexcept nogil:
     mapped_sweep(t, c.ps.now)
     if t.n == 0:
         store_ptr_release(<void **> &c.mapped_replies, NULL)
-        mapped_free(t)
+        free(t)
 
 
 cdef void sweep_replies(Subscriber c) noexcept nogil:

@@ -115,8 +115,9 @@ cdef bint take_answer(Subscriber c, Message *m, RemoteArgs *own) noexcept nogil:
     if link != NULL:
         targets_begin(&targets)
         add_anyway(&targets, m, &over, link, <Account> m.account)
-        send_all(&targets, m)
-        return False
+        if targets.n != 0:
+            send_all(&targets, m)
+            return False
     own[0] = m.remote[0]
     own.all_groups = 1
     own.returned = 1
