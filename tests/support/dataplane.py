@@ -148,11 +148,12 @@ class DataPlane:
         headers: bool = True,
         traces: bool = True,
         rank: int = 0,
+        greeting: bytes = b"",
     ) -> Peer:
         """Connect a server of another cluster that has been dialled and registered: it is sent messages."""
         peer = self.waiting_gateway(poller, outbound=True)
         assert isinstance(peer.session, GatewaySession)
-        peer.session.join(cluster=cluster, headers=headers, traces=traces, rank=rank)
+        peer.session.join(cluster=cluster, headers=headers, traces=traces, rank=rank, greeting=greeting)
         self.run()
         return peer
 
