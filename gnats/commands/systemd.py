@@ -15,6 +15,8 @@ LINKED = "X_GNATS_LINKED"
 """Of a server with routes: the names of the servers to which it has all connections, with blanks between."""
 HUBS = "X_GNATS_HUBS"
 """Of a leaf node: the names of the servers to which its remotes are connected, with blanks between."""
+CLUSTERS = "X_GNATS_CLUSTERS"
+"""Of a server with gateways: the names of the clusters to which it is connected, with blanks between."""
 _PINGS = 3
 """Pings in each watchdog interval: more than one, so that a late ping does no harm."""
 
@@ -53,6 +55,8 @@ class Service:
             server.cluster.watchers.add(self._on_links)
         if server.leafs:
             server.leafs.watchers.add(self._on_links)
+        if server.gateways:
+            server.gateways.watchers.add(self._on_links)
         self.on_state("ready")
         self._watchdog = asyncio.create_task(self._watch(watchdog / _PINGS)) if watchdog else None
 
@@ -89,6 +93,11 @@ class Service:
             hubs, wanted = hub_names(self._server.leafs), len(self._server.leafs.remotes)
             status += f", as a leaf node with {len(hubs)} of {wanted} remotes"
             links.append(f"{HUBS}={' '.join(hubs)}")
+        if self._server.gateways:
+            clusters = sorted(gateway.name for gateway in self._server.gateways.table if gateway.outbound)
+            others = "1 other cluster" if len(clusters) == 1 else f"{len(clusters)} other clusters"
+            status += f", connected to {others}"
+            links.append(f"{CLUSTERS}={' '.join(clusters)}")
         self._links = links
         return [status, *links]
 

@@ -20,11 +20,9 @@ from gnats.system.ports import port_of, reserve_port
 
 _ABOUT = """\
 Starts a cluster of gnats servers on 127.0.0.1, to try and to test: each in a process of its own, and
-connected to all others; with --leaf, servers that are leaf nodes of it, too. Prints their URLs, then follows
-their logs. Ctrl-C stops all; so does the end of one.
+connected to all others; with --gateways, several clusters that gateways join; with --leaf, servers that are
+leaf nodes, too. Prints their URLs, then follows their logs. Ctrl-C stops all; so does the end of one.
 """
-_UNSUPPORTED = {"gateways": "gateways are"}
-"""Options of what is not built yet."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -39,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     root = _Parser(prog="gnats cluster", description="Runs clusters of gnats servers on this machine.")
     actions = root.add_subparsers(dest="action", required=True, metavar="up", parser_class=_Parser)
     up = actions.add_parser("up", help="start a cluster, and stop it at Ctrl-C", description=_ABOUT)
-    up.add_argument("size", metavar="N", type=int, help="number of servers")
+    up.add_argument("size", metavar="N", type=int, help="number of servers (of each cluster)")
     up.add_argument("--name", default=NAME, help="name of the cluster (default: %(default)s)")
     up.add_argument(
         "--port",
@@ -61,7 +59,13 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder for configuration files and streams, which stays (default: a temporary one)",
     )
-    up.add_argument("--gateways", type=int, metavar="N", help="not supported yet")
+    up.add_argument(
+        "--gateways",
+        type=int,
+        default=1,
+        metavar="C",
+        help="number of clusters, joined by gateways; they are called NAME-1, NAME-2 ... (default: 1)",
+    )
     up.add_argument("--leaf", type=int, default=0, metavar="K", help="number of leaf nodes (default: 0)")
     return root
 
@@ -73,10 +77,7 @@ def cluster_main(argv: Sequence[str] | None = None) -> int:
     """
     args = parser().parse_args(argv)
     try:
-        for option, what in _UNSUPPORTED.items():
-            if getattr(args, option) is not None:
-                raise OptionError(f"--{option}: {what} not supported yet")
-        plan = Plan(args.size, args.name, args.port, args.threads, args.js, args.leaf)
+        plan = Plan(args.size, args.name, args.port, args.threads, args.js, args.leaf, args.gateways)
         plan.validate()
         _up(plan, args.store)
     except (OptionError, ServerError) as exc:
@@ -98,7 +99,7 @@ def _up(plan: Plan, store: Path | None) -> None:
             raise ServerError(f"{exc.filename or 'no port is free'}: {os_error(exc)}") from None
         output = Output([member.name for member in members])
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(Running(plan.name, members, configs, temporary, output).run())
+            runner.run(Running(plan.names, members, configs, temporary, output).run())
     if isinstance(output.error, BrokenPipeError):
         raise output.error
     if output.error:

@@ -12,7 +12,8 @@ from gnats.commands.cluster.plan import Member
 _COLORS = (36, 33, 32, 35, 34, 31)
 """Of names on a terminal, in turn: cyan, yellow, green, magenta, blue, red."""
 _ORDINARY = re.compile(
-    r"\[\d+\] (\S+ \S+ )?\[(INF\] |ERR\] Error trying to connect to route |WRN\] Route to )"
+    r"\[\d+\] (\S+ \S+ )?\[(INF\] |ERR\] Error (trying to connect to route|connecting to explicit gateway) "
+    r"|WRN\] (Route|Gateway connection) to )"
 )
 """Matches lines that each start has: members dial those that do not listen yet, perhaps more than once."""
 _LOGGED = re.compile(r"\[\d+\] (\S+ \S+ )?\[\w+\] |gnats-server: ")
@@ -49,9 +50,9 @@ class Output:
         else:
             self._write("".join(f"{self._prefixes[name]}{line}\n" for line in lines))
 
-    def print_table(self, cluster: str, members: Sequence[Member]) -> None:
+    def print_table(self, clusters: Sequence[str], members: Sequence[Member]) -> None:
         """Print the members and how to connect, then the lines that were kept."""
-        self._write(table(cluster, members))
+        self._write(table(clusters, members))
         kept, self._kept = self._kept or [], None
         for name, line in kept:
             if not _ORDINARY.match(line):
@@ -72,21 +73,35 @@ class Output:
             self.error = exc
 
 
-def table(cluster: str, members: Sequence[Member]) -> str:
+def table(clusters: Sequence[str], members: Sequence[Member]) -> str:
     """Return the table of members and leaf nodes, and lines that say how to connect."""
-    rows = [("name", "clients", "monitoring")]
-    rows += [(member.name, member.client_url, member.monitor_url or "-") for member in members]
+    several = len(clusters) > 1
+    rows = [("name", "cluster", "clients", "monitoring")]
+    rows += [(each.name, each.cluster, each.client_url, each.monitor_url or "-") for each in members]
+    if not several:
+        rows = [(row[0], *row[2:]) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-    urls = [member.client_url for member in members if not member.is_leaf]
-    leaf_urls = [member.client_url for member in members if member.is_leaf]
-    servers = "1 server" if len(urls) == 1 else f"{len(urls)} servers, each connected to all others"
+    urls = {
+        name: [each.client_url for each in members if each.cluster == name and not each.is_leaf]
+        for name in clusters
+    }
+    size = len(urls[clusters[0]])
+    servers = "1 server" if size == 1 else f"{size} servers"
+    if several:
+        servers += " in each, joined by gateways"
+    elif size > 1:
+        servers += ", each connected to all others"
+    leaf_urls = [each.client_url for each in members if each.is_leaf]
     if leaf_urls:
         servers += ", and 1 leaf node" if len(leaf_urls) == 1 else f", and {len(leaf_urls)} leaf nodes"
-    lines.insert(0, f"Cluster {cluster}: {servers}. Ctrl-C stops it.")
-    lines.append(f"Connect to {'it' if len(urls) == 1 else 'any of them'}: {','.join(urls)}")
+    what = f"Clusters {', '.join(clusters)}" if several else f"Cluster {clusters[0]}"
+    lines.insert(0, f"{what}: {servers}. Ctrl-C stops {'them' if several else 'it'}.")
+    for name in clusters:
+        which = name if several else "it" if size == 1 else "any of them"
+        lines.append(f"Connect to {which}: {','.join(urls[name])}")
     if leaf_urls:
         lines.append(f"Connect to a leaf node: {' or '.join(leaf_urls)}")
     return "\n".join([*lines, ""])

@@ -1,4 +1,4 @@
-"""The servers of a cluster that is about to start: names, ports, configurations."""
+"""The servers of clusters that are about to start: names, ports, configurations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,21 +23,35 @@ class Plan:
     """What the command line asks for."""
 
     size: int
+    """Servers of each cluster."""
     name: str = NAME
+    """The name of the cluster; of several, what their names begin with."""
     port: int = PORT
     """The client port of the first member; the others, then leaf nodes, have the next ones. -1: free ones."""
     threads: int | None = None
     jetstream: bool = False
     leafs: int = 0
-    """Leaf nodes, each of all members."""
+    """Leaf nodes, each of all members of a cluster."""
+    clusters: int = 1
+    """Clusters, joined by gateways."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the clusters."""
+        if self.clusters == 1:
+            return [self.name]
+        return [f"{self.name}-{number + 1}" for number in range(self.clusters)]
 
     def validate(self) -> None:
         """Raise OptionError, one line, for what cannot be."""
         if not 1 <= self.size <= MOST:
             raise OptionError(f"a cluster has 1 to {MOST} servers, not {self.size}")
+        if not 1 <= self.clusters <= MOST // self.size:
+            most = f"1 to {MOST // self.size} clusters of {self.size} servers"
+            raise OptionError(f"--gateways takes {most}, not {self.clusters}")
         if not 0 <= self.leafs <= MOST:
             raise OptionError(f"--leaf takes 0 to {MOST} leaf nodes, not {self.leafs}")
-        last = 65536 - self.size - self.leafs
+        last = 65536 - self.size * self.clusters - self.leafs
         if self.port != RANDOM_PORT and not 1 <= self.port <= last:
             raise OptionError(f"--port takes -1 (free ports) or 1 to {last}, not {self.port}")
         if not self.name or " " in self.name:
@@ -57,6 +71,9 @@ class Member:
     leaf_port: int = 0
     """The port for leaf nodes."""
     is_leaf: bool = False
+    cluster: str = NAME
+    """The name of its cluster, or of that of a leaf node's hubs."""
+    gateway_port: int = 0
 
     @property
     def client_url(self) -> str:
@@ -78,6 +95,11 @@ class Member:
         """The URL that leaf nodes connect to."""
         return f"nats-leaf://{LOOPBACK}:{self.leaf_port}"
 
+    @property
+    def gateway_url(self) -> str:
+        """The URL that servers of other clusters connect to."""
+        return f"nats://{LOOPBACK}:{self.gateway_port}"
+
 
 def plan_members(plan: Plan, free_port: Callable[[], int]) -> list[Member]:
     """Give the members, and then the leaf nodes, names and ports, which ascend.
@@ -86,8 +108,11 @@ def plan_members(plan: Plan, free_port: Callable[[], int]) -> list[Member]:
     """
     monitored = find_spec("aiohttp") is not None
     routed = plan.size > 1
-    names = [f"s{number + 1}" for number in range(plan.size)]
-    numbers = range(plan.size + plan.leafs)
+    joined = plan.clusters > 1
+    names = [f"s{number + 1}" for number in range(plan.size * plan.clusters)]
+    clusters = [name for name in plan.names for _ in range(plan.size)]
+    clusters += [plan.names[number % plan.clusters] for number in range(plan.leafs)]
+    numbers = range(len(clusters))
     is_free = plan.port == RANDOM_PORT
     clients = sorted(free_port() if is_free else plan.port + number for number in numbers)
     monitors = sorted(free_port() if monitored else 0 for _ in numbers)
@@ -99,6 +124,8 @@ def plan_members(plan: Plan, free_port: Callable[[], int]) -> list[Member]:
             free_port() if routed and name in names else 0,
             free_port() if plan.leafs and name in names else 0,
             is_leaf=name not in names,
+            cluster=clusters[number],
+            gateway_port=free_port() if joined and name in names else 0,
         )
         for number, name in enumerate([*names, *(f"l{number + 1}" for number in range(plan.leafs))])
     ]
@@ -120,19 +147,23 @@ def configuration(plan: Plan, member: Member, members: list[Member], folder: Pat
         domain = f", domain: {member.name if member.is_leaf else HUB_DOMAIN}" if plan.leafs else ""
         lines.append(f"jetstream {{ store_dir: {quote(str(folder / member.name))}{domain} }}")
     if member.route_port:
-        lines += _cluster_block(plan, member, members)
+        lines += _cluster_block(member, members)
+    if member.gateway_port:
+        lines += _gateway_block(plan, member, members)
     if member.leaf_port:
         lines.append(f'leafnodes {{ listen: "{LOOPBACK}:{member.leaf_port}" }}')
+        if member.gateway_port:
+            lines.append("accounts { SYS {} }, system_account: SYS")  # beside gateways it must be named
     if member.is_leaf:
         lines += _remotes(member, members)
     return "\n".join(lines) + "\n"
 
 
-def _cluster_block(plan: Plan, member: Member, members: list[Member]) -> list[str]:
-    others = [other for other in members if other != member and not other.is_leaf]
+def _cluster_block(member: Member, members: list[Member]) -> list[str]:
+    others = [other for other in _servers_of(member.cluster, members) if other != member]
     return [
         "cluster {",
-        f"    name: {quote(plan.name)}",
+        f"    name: {quote(member.cluster)}",
         f'    listen: "{LOOPBACK}:{member.route_port}"',
         "    routes: [",
         *(f'        "{other.route_url}"' for other in others),
@@ -141,10 +172,29 @@ def _cluster_block(plan: Plan, member: Member, members: list[Member]) -> list[st
     ]
 
 
+def _servers_of(cluster: str, members: list[Member]) -> list[Member]:
+    return [member for member in members if member.cluster == cluster and not member.is_leaf]
+
+
+def _gateway_block(plan: Plan, member: Member, members: list[Member]) -> list[str]:
+    lines = [
+        "gateway {",
+        f"    name: {quote(member.cluster)}",
+        f'    listen: "{LOOPBACK}:{member.gateway_port}"',
+        "    gateways: [",
+    ]
+    for name in plan.names:
+        if name != member.cluster:
+            urls = ", ".join(f'"{other.gateway_url}"' for other in _servers_of(name, members))
+            lines.append(f"        {{ name: {quote(name)}, urls: [ {urls} ] }}")
+    return [*lines, "    ]", "}"]
+
+
 def _remotes(leaf: Member, members: list[Member]) -> list[str]:
-    """Have a leaf node dial all members in turn, each leaf node another one first."""
-    hubs = [member for member in members if not member.is_leaf]
-    first = [member for member in members if member.is_leaf].index(leaf) % len(hubs)
+    """Have a leaf node dial all members of its cluster in turn, each leaf node another one first."""
+    hubs = _servers_of(leaf.cluster, members)
+    alike = [member for member in members if member.is_leaf and member.cluster == leaf.cluster]
+    first = alike.index(leaf) % len(hubs)
     return [
         "leafnodes {",
         "    remotes: [ {",

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gnats.commands.systemd import HUBS, LINKED
+from gnats.commands.systemd import CLUSTERS, HUBS, LINKED
 
 _CHUNK = 1 << 16
 _LONGEST_MESSAGE = 1 << 16
@@ -25,7 +25,7 @@ class MemberProcess:
     """A gnats-server in a process of its own, which ends with this one.
 
     It reports to a socket in `folder`, as to a service manager. `show` is called with lines of its log,
-    `changed` when `ready`, `linked` or `hubs` have changed.
+    `changed` when `ready`, `linked`, `hubs` or `clusters` have changed.
     """
 
     def __init__(
@@ -42,6 +42,8 @@ class MemberProcess:
         """The other members to which it has all connections."""
         self.hubs: frozenset[str] = frozenset()
         """Of a leaf node: the members to which it is connected."""
+        self.clusters: frozenset[str] = frozenset()
+        """The other clusters to which it is connected."""
         self._show = show
         self._changed = changed
         self._address = folder / f"{name}.notify"
@@ -109,6 +111,8 @@ class MemberProcess:
                     self.linked = frozenset(value.split())
                 elif name == HUBS:
                     self.hubs = frozenset(value.split())
+                elif name == CLUSTERS:
+                    self.clusters = frozenset(value.split())
             self._changed()
 
 

@@ -1,4 +1,4 @@
-"""A cluster that runs: servers start, connect to each other, and all stop when one ends or at a signal."""
+"""Clusters that run: servers start, connect to each other, and all stop when one ends or at a signal."""
 
 import asyncio
 import signal
@@ -22,15 +22,20 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Running:
-    """The members of a cluster and its leaf nodes, as processes. `configs` are their configuration files.
+    """The members of clusters and their leaf nodes, as processes. `configs` are their configuration files.
 
     Leaf nodes start when the members are connected: so each finds the member that it dials first.
     """
 
     def __init__(
-        self, cluster: str, members: Sequence[Member], configs: Sequence[Path], sockets: Path, output: Output
+        self,
+        clusters: Sequence[str],
+        members: Sequence[Member],
+        configs: Sequence[Path],
+        sockets: Path,
+        output: Output,
     ) -> None:
-        self._cluster = cluster
+        self._clusters = clusters
         self._members = members
         self._configs = configs
         self._output = output
@@ -58,7 +63,7 @@ class Running:
                     await self._start(leafs=leafs)
                     await self._wait_for_links()
             if not self._interrupted:
-                self._output.print_table(self._cluster, self._members)
+                self._output.print_table(self._clusters, self._members)
                 await self._wait(lambda: False)
         finally:
             if pipe is not None:
@@ -143,7 +148,6 @@ class Running:
 
     def _missing(self) -> Iterator[str]:
         """Yield in words what members still have to do."""
-        members = [member.name for member in self._members if not member.is_leaf]
         for member, process in zip(self._members, self._processes, strict=True):
             if process.name not in self._ends:
                 continue  # it is to be started later
@@ -152,8 +156,17 @@ class Running:
             elif member.is_leaf:
                 if not process.hubs:
                     yield f"{process.name} is not connected to a server of the cluster"
-            elif others := [name for name in members if name not in {process.name, *process.linked}]:
-                yield f"{process.name} is not connected to {', '.join(others)}"
+            else:
+                there = {process.name, *process.linked, member.cluster, *process.clusters}
+                wanted = [*self._mates(member), *self._clusters]
+                if others := [name for name in wanted if name not in there]:
+                    yield f"{process.name} is not connected to {', '.join(others)}"
+
+    def _mates(self, member: Member) -> list[str]:
+        """Return the names of the servers of a member's cluster."""
+        return [
+            other.name for other in self._members if other.cluster == member.cluster and not other.is_leaf
+        ]
 
     def _obituary(self, name: str, code: int) -> str:
         if code < 0:

@@ -12,7 +12,7 @@ from gnats.commands.cluster.plan import Member
 
 pytestmark = pytest.mark.timeout(60)
 
-MEMBERS = [Member("s1", 4222, 8222, 6222), Member("s2", 4223, 0, 6223)]
+MEMBERS = [Member("s1", 4222, 8222, 6222, cluster="C"), Member("s2", 4223, 0, 6223, cluster="C")]
 TABLE = """\
 Cluster C: 2 servers, each connected to all others. Ctrl-C stops it.
 name  clients                monitoring
@@ -28,13 +28,13 @@ class Terminal(io.StringIO):
 
 
 def test_the_table_names_members_and_urls() -> None:
-    assert table("C", MEMBERS) == TABLE
-    assert table("C", MEMBERS[:1]).startswith("Cluster C: 1 server. Ctrl-C stops it.\n")
+    assert table(["C"], MEMBERS) == TABLE
+    assert table(["C"], MEMBERS[:1]).startswith("Cluster C: 1 server. Ctrl-C stops it.\n")
 
 
 def test_the_table_names_leaf_nodes() -> None:
-    leafs = [Member("l1", 4224, 0, 0, is_leaf=True), Member("l2", 4225, 0, 0, is_leaf=True)]
-    assert table("C", [*MEMBERS, *leafs]) == (
+    leafs = [Member(f"l{n}", 4223 + n, 0, 0, is_leaf=True, cluster="C") for n in (1, 2)]
+    assert table(["C"], [*MEMBERS, *leafs]) == (
         """\
 Cluster C: 2 servers, each connected to all others, and 2 leaf nodes. Ctrl-C stops it.
 name  clients                monitoring
@@ -46,17 +46,34 @@ Connect to any of them: nats://127.0.0.1:4222,nats://127.0.0.1:4223
 Connect to a leaf node: nats://127.0.0.1:4224 or nats://127.0.0.1:4225
 """
     )
-    short = table("C", [MEMBERS[0], leafs[0]])
+    short = table(["C"], [MEMBERS[0], leafs[0]])
     assert short.startswith("Cluster C: 1 server, and 1 leaf node. Ctrl-C stops it.\n")
     assert short.endswith(
         "Connect to it: nats://127.0.0.1:4222\nConnect to a leaf node: nats://127.0.0.1:4224\n"
     )
 
 
+def test_the_table_names_clusters() -> None:
+    members = [Member("s1", 4222, 0, 6222, cluster="C-1"), Member("s2", 4223, 0, 6223, cluster="C-2")]
+    leaf = Member("l1", 4224, 0, 0, is_leaf=True, cluster="C-1")
+    assert table(["C-1", "C-2"], [*members, leaf]) == (
+        """\
+Clusters C-1, C-2: 1 server in each, joined by gateways, and 1 leaf node. Ctrl-C stops them.
+name  cluster  clients                monitoring
+s1    C-1      nats://127.0.0.1:4222  -
+s2    C-2      nats://127.0.0.1:4223  -
+l1    C-1      nats://127.0.0.1:4224  -
+Connect to C-1: nats://127.0.0.1:4222
+Connect to C-2: nats://127.0.0.1:4223
+Connect to a leaf node: nats://127.0.0.1:4224
+"""
+    )
+
+
 def test_lines_have_the_names_of_their_members() -> None:
     stream = io.StringIO()
     output = Output(["s9", "s10"], stream)
-    output.print_table("C", MEMBERS)
+    output.print_table(["C"], MEMBERS)
     output.show("s9", ["a", ""])
     output.show("s10", ["b"])
     assert stream.getvalue().removeprefix(TABLE) == "s9  | a\ns9  | \ns10 | b\n"
@@ -66,13 +83,13 @@ def test_a_terminal_shows_names_in_colours(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delenv("NO_COLOR", raising=False)
     stream = Terminal()
     output = Output(["s1", "s2"], stream)
-    output.print_table("C", MEMBERS)
+    output.print_table(["C"], MEMBERS)
     output.show("s1", ["a"])
     output.show("s2", ["b"])
     assert stream.getvalue().removeprefix(TABLE) == "\x1b[36ms1 | \x1b[0ma\n\x1b[33ms2 | \x1b[0mb\n"
     monkeypatch.setenv("NO_COLOR", "1")
     plain = Terminal()
-    Output(["s1"], plain).print_table("C", MEMBERS)
+    Output(["s1"], plain).print_table(["C"], MEMBERS)
     assert "\x1b" not in plain.getvalue()
 
 
@@ -87,7 +104,7 @@ def test_ordinary_lines_of_the_start_are_left_out() -> None:
     ]
     output.show("s1", [*ordinary, f"{stamp}[WRN] look", "Traceback"])
     assert stream.getvalue() == ""
-    output.print_table("C", MEMBERS)
+    output.print_table(["C"], MEMBERS)
     output.show("s1", ordinary)
     shown = [f"{stamp}[WRN] look", "Traceback", *ordinary]
     assert stream.getvalue() == TABLE + "".join(f"s1 | {line}\n" for line in shown)
@@ -116,7 +133,7 @@ def test_a_reader_that_has_gone_is_noted_once() -> None:
     stream = os.fdopen(write, "w")
     output = Output(["s1"], stream)
     assert output.pipe() == write
-    output.print_table("C", MEMBERS)
+    output.print_table(["C"], MEMBERS)
     assert isinstance(output.error, BrokenPipeError)
     output.show("s1", ["a"])
     with pytest.raises(BrokenPipeError):

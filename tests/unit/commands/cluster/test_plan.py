@@ -27,6 +27,9 @@ pytestmark = pytest.mark.timeout(60)
         (Plan(3, threads=-1), "--threads takes 0 or more, not -1"),
         (Plan(3, leafs=-1), "--leaf takes 0 to 32 leaf nodes, not -1"),
         (Plan(3, leafs=33), "--leaf takes 0 to 32 leaf nodes, not 33"),
+        (Plan(3, clusters=0), "--gateways takes 1 to 10 clusters of 3 servers, not 0"),
+        (Plan(3, clusters=11), "--gateways takes 1 to 10 clusters of 3 servers, not 11"),
+        (Plan(2, port=65532, clusters=3), "--port takes -1 (free ports) or 1 to 65530, not 65532"),
         (Plan(3, port=65532, leafs=2), "--port takes -1 (free ports) or 1 to 65531, not 65532"),
     ],
 )
@@ -97,6 +100,33 @@ def test_a_leaf_node_dials_all_members_each_another_one_first(tmp_path: Path) ->
         [remote] = opts.leafnodes.remotes
         assert ([url.host for url in remote.urls], remote.no_randomize) == (order, True)
         assert (opts.server_name, opts.cluster.port, opts.leafnodes.port) == (f"l{number - 1}", 0, 0)
+
+
+def test_clusters_have_gateways_to_each_other(tmp_path: Path) -> None:
+    plan = Plan(2, name="C", leafs=3, clusters=2)
+    members = plan_members(plan, itertools.count(1000).__next__)
+    assert [(each.name, each.cluster) for each in members] == [
+        ("s1", "C-1"), ("s2", "C-1"), ("s3", "C-2"), ("s4", "C-2"),
+        ("l1", "C-1"), ("l2", "C-2"), ("l3", "C-1"),
+    ]  # fmt: skip
+    opts = read(plan, 2, tmp_path)
+    assert (opts.cluster.name, opts.gateway.name, opts.gateway.port) == (
+        "C-2",
+        "C-2",
+        members[2].gateway_port,
+    )
+    assert [route.host for route in opts.cluster.routes] == [f"127.0.0.1:{members[3].route_port}"]
+    [remote] = opts.gateway.gateways
+    assert (remote.name, [url.host for url in remote.urls]) == (
+        "C-1",
+        [f"127.0.0.1:{member.gateway_port}" for member in members[:2]],
+    )
+    for number, hubs in (4, (0, 1)), (5, (2, 3)), (6, (1, 0)):
+        leaf = read(plan, number, tmp_path)
+        assert not leaf.gateway.configured
+        assert [url.host for url in leaf.leafnodes.remotes[0].urls] == [
+            f"127.0.0.1:{members[hub].leaf_port}" for hub in hubs
+        ]
 
 
 def test_one_server_has_no_cluster(tmp_path: Path) -> None:

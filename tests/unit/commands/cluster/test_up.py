@@ -13,6 +13,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from nats.aio.msg import Msg
+from nats.errors import NoRespondersError
 from support.natspy import joined
 from support.servers import TIMEOUT, until
 
@@ -26,7 +28,7 @@ from gnats.system.ports import port_of, reserve_port
 pytestmark = pytest.mark.timeout(120)
 
 COMMAND = [sys.executable, "-m", "gnats.cli", "cluster"]
-ROW = re.compile(r"([sl]\d+) +(nats://127\.0\.0\.1:\d+) +(http://127\.0\.0\.1:\d+|-)\n")
+ROW = re.compile(r"([sl]\d+) (?: *C-\d)? +(nats://127\.0\.0\.1:\d+) +(http://127\.0\.0\.1:\d+|-)\n")
 
 Up = Callable[..., "Command"]
 
@@ -41,7 +43,9 @@ class Command:
         for line in process.stdout:
             self.head.append(line)
             has_leafs = any(line.startswith("l1 ") for line in self.head)
-            last = ("Connect to a leaf node: ",) if has_leafs else ("Connect to it: ", "Connect to any of ")
+            last = ("Connect to it: ", "Connect to any of ", "Connect to C-2: ")
+            if has_leafs:
+                last = ("Connect to a leaf node: ",)
             if line.startswith(last):
                 break
         self.rows = [row.groups() for row in map(ROW.fullmatch, self.head) if row]
@@ -154,6 +158,31 @@ async def test_a_message_goes_from_one_leaf_node_to_another(up: Up, tmp_path: Pa
     assert not files(tmp_path)
 
 
+async def test_an_answer_comes_from_another_cluster(up: Up, tmp_path: Path) -> None:
+    clusters = up("1", "--name", "C", "--gateways", "2", "--leaf", "2", "--threads", "0")
+    assert clusters.head[0].startswith("Clusters C-1, C-2: 1 server in each, joined by gateways, and 2 leaf ")
+    assert [name for name, _, _ in clusters.rows] == ["s1", "s2", "l1", "l2"]
+    assert clusters.head[-3:-1] == [f"Connect to C-{n + 1}: {clusters.urls[n]}\n" for n in range(2)]
+    for here, there in (0, 1), (2, 3):
+        async with joined(clusters.urls[here]) as asking, joined(clusters.urls[there]) as answering:
+
+            async def answer(message: Msg) -> None:
+                await message.respond(message.data)
+
+            await answering.subscribe(f"service.{here}", cb=answer)
+            await answering.flush(TIMEOUT)  # type: ignore[arg-type]
+            while True:
+                try:
+                    reply = await asking.request(f"service.{here}", b"hi", timeout=TIMEOUT)
+                except NoRespondersError:  # the other cluster has not told of its interest yet
+                    continue
+                assert reply.data == b"hi"
+                break
+    clusters.process.send_signal(signal.SIGINT)
+    assert clusters.end()[0] == 0
+    assert not files(tmp_path)
+
+
 def test_a_hub_and_its_leaf_node_may_have_jetstream(up: Up) -> None:
     cluster = up("1", "--js", "--leaf", "1")
     assert [name for name, _, _ in cluster.rows] == ["s1", "l1"]
@@ -258,7 +287,7 @@ def make(tmp_path: Path) -> Iterator[Callable[[Path], Running]]:
         members = plan_members(Plan(1, port=-1), lambda: port_of(reserved))
         conf = tmp_path / "s1.conf"
         conf.write_text(configuration(Plan(1), members[0], members, tmp_path))
-        yield lambda sockets: Running("C", members, [conf], sockets, Output(["s1"], nowhere))
+        yield lambda sockets: Running(["C"], members, [conf], sockets, Output(["s1"], nowhere))
 
 
 async def test_a_cluster_that_takes_too_long_is_one_line(
@@ -284,7 +313,11 @@ async def test_a_member_that_cannot_be_started_is_one_line(
     [
         (["up", "0"], 1, "gnats cluster: a cluster has 1 to 32 servers, not 0"),
         (["up", "3", "--port", "0"], 1, "gnats cluster: --port takes -1 (free ports) or 1 to 65533, not 0"),
-        (["up", "3", "--gateways", "2"], 1, "gnats cluster: --gateways: gateways are not supported yet"),
+        (
+            ["up", "3", "--gateways", "0"],
+            1,
+            "gnats cluster: --gateways takes 1 to 10 clusters of 3 servers, not 0",
+        ),
         (["up", "3", "--leaf", "33"], 1, "gnats cluster: --leaf takes 0 to 32 leaf nodes, not 33"),
         (["up", "1", "--store", "/proc/x"], 1, "gnats cluster: /proc/x: no such file or directory"),
         (
