@@ -380,7 +380,7 @@ def test_a_route_is_missing_when_its_peer_refuses_it_after_it_has_joined() -> No
     for count in range(2):
         assert len(missing(harness)) == 0, count
         route = harness.connect(target=EXPLICIT)
-        harness.cluster._peer_error(route.session, "'Authorization Violation'")  # type: ignore[arg-type]
+        harness.cluster._note_words(route.session, "'Authorization Violation'")  # type: ignore[arg-type]
         harness.end(route, ClosedState.PARSE_ERROR)
     [found] = filter(None, harness.cluster.health.configured().values())
     assert found.error == "the other server says 'Authorization Violation'"

@@ -1,6 +1,4 @@
 """The way back of a request that went over a gateway; see gateway_reply.pxd."""
-import hashlib
-
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
@@ -36,6 +34,8 @@ cdef bytes DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 
 def name_hash(bytes name not None) -> bytes:
     """Return the hash of a cluster's name, or of a server's id, as it stands in mapped replies (getHash)."""
+    import hashlib   # loads OpenSSL, which most servers do without
+
     return bytes([DIGITS[byte % len(DIGITS)] for byte in hashlib.sha256(name).digest()[:HASH_N]])
 
 
