@@ -26,7 +26,7 @@ cpdef enum LeafEvent:
 
 cdef struct MappedSubject:
     Slice name
-    uint8_t wanted                 # there are subscribers to it, too
+    uint8_t wanted                 # it is announced for its subscribers, too
 
 
 cdef struct Mapped:

@@ -656,12 +656,14 @@ cdef bint write_change(Subscriber owner, const InterestChange *change) noexcept 
 
 
 cdef bint note_unmapped(Subscriber owner, const InterestChange *change) noexcept nogil:
-    """Note whether a subject that was mapped has subscribers."""
+    """Note whether a subject that was mapped is announced for its subscribers."""
+    cdef const char *subject = change_subject(change)
     cdef MappedSubject *found = NULL
     if not change.queue_len:
-        found = mapped_find((<LeafSession> owner).mapped_before, change_subject(change), change.subject_len)
+        found = mapped_find((<LeafSession> owner).mapped_before, subject, change.subject_len)
     if found != NULL:
-        found.wanted = change.now.local != 0
+        found.wanted = change.now.local != 0 and is_announced(
+            (<LeafSession> owner).guard.permissions, subject, change.subject_len)
     return True
 
 

@@ -413,6 +413,18 @@ def test_mapped_subjects_follow_permissions(plane: DataPlane, account: Account, 
     assert (hub.hear(), leaf.hear()) == (b"LS+ from\r\n", b"")
 
 
+def test_what_is_mapped_no_more_is_announced_if_it_may_be(
+    plane: DataPlane, account: Account, other: int
+) -> None:
+    terms = permissions(Permissions(subscribe=SubjectPermission(deny=("from",))))
+    leaf = plane.leaf(account, other, mapped=(b"from", b"also"), permissions=terms)
+    plane.client(account).say(b"SUB from 1\r\nSUB also 2\r\n")
+    leaf.hear()
+    assert isinstance(leaf.session, LeafSession)
+    leaf.session.set_mapped(())
+    assert leaf.hear() == b"LS- from\r\n"
+
+
 @pytest.mark.parametrize("what", ["mapped", "permissions"])
 def test_a_change_that_is_undone_after_all_has_been_announced_again(
     plane: DataPlane, account: Account, other: int, what: str
