@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from support.dataplane import DataPlane, Peer
 
+from gnats.core.links.gateway_session import GatewaySession
 from gnats.core.links.route_session import RouteSession
 from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO
 
@@ -56,21 +57,7 @@ def outcome(pieces: Sequence[bytes], *, pollers: int, pinned: bool) -> Outcome:
             peer.hear()
         plane.events.clear()
         events: list[tuple[int, object]] = []
-        closed = False
-        for piece in pieces:
-            rest = piece
-            while rest and not closed:
-                try:
-                    rest = rest[route.socket.send(rest) :]
-                except BlockingIOError:
-                    answer(plane, route, events)
-                except (BrokenPipeError, ConnectionResetError):
-                    closed = True
-            answer(plane, route, events)
-            if closed:
-                break
-        heard = route.hear()
-        answer(plane, route, events)
+        heard = write(plane, route, pieces, events)
         session = route.session
         assert isinstance(session, RouteSession)
         return Outcome(
@@ -83,8 +70,28 @@ def outcome(pieces: Sequence[bytes], *, pollers: int, pinned: bool) -> Outcome:
         )
 
 
+def write(plane: DataPlane, link: Peer, pieces: Sequence[bytes], events: list[tuple[int, object]]) -> bytes:
+    """Send pieces until the connection is closed; return what has come. See answer() for `events`."""
+    closed = False
+    for piece in pieces:
+        rest = piece
+        while rest and not closed:
+            try:
+                rest = rest[link.socket.send(rest) :]
+            except BlockingIOError:
+                answer(plane, link, events)
+            except (BrokenPipeError, ConnectionResetError):
+                closed = True
+        answer(plane, link, events)
+        if closed:
+            break
+    heard = link.hear()
+    answer(plane, link, events)
+    return heard
+
+
 def answer(plane: DataPlane, route: Peer, events: list[tuple[int, object]]) -> None:
-    """Run until nothing is left to do; answer each CONNECT and INFO of the route."""
+    """Run until nothing is left to do; answer each CONNECT and INFO of the connection."""
     while True:
         plane.run()
         before = len(events)
@@ -95,7 +102,7 @@ def answer(plane: DataPlane, route: Peer, events: list[tuple[int, object]]) -> N
                 events.append((kind, reason))
             elif kind in (EV_CONNECT, EV_INFO):
                 events.append((kind, data))
-                assert isinstance(source, RouteSession)
+                assert isinstance(source, RouteSession | GatewaySession)
                 source.accept_connect() if kind == EV_CONNECT else source.resume()
         plane.events.clear()
         if len(events) == before:
@@ -106,7 +113,7 @@ def sequence(seed: int, number: int) -> tuple[bytes, bool]:
     """Return bytes of a route and whether it is for one account; seed and number determine them."""
     draw = Draw(seed * 1_000_003 + number)
     pinned = draw.maybe(0.3)
-    ops = [_op(draw, pinned) for _ in range(draw.randint(1, 12))]
+    ops = [op(draw, pinned) for _ in range(draw.randint(1, 12))]
     data = b"".join(ops)
     for _ in range(draw.one(0, 0, 1, 1, 2, 4)):
         data = spoil(draw, data, ops)
@@ -127,7 +134,7 @@ def _account(draw: Draw, pinned: bool) -> bytes:
     return b"" if pinned else draw.one(b"A ", b"A ", b"B ", b"NOPE ")
 
 
-def _op(draw: Draw, pinned: bool) -> bytes:
+def op(draw: Draw, pinned: bool) -> bytes:
     account, subject = _account(draw, pinned), draw.choice(_SUBJECTS)
     kind = draw.one(
         "interest", "interest", "leaf", "message", "message", "message", "header", "leaf message", "rest"
