@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from gnats.clock import sleep
+from gnats.clock import sleep, time_ns
 from gnats.cluster.connections import MAX_PENDING_FACTOR, Connections
 from gnats.cluster.info import TRACES_PROTO, PeerInfo
 from gnats.cluster.link_health import Configured, LinkHealth
@@ -23,7 +23,7 @@ from gnats.gateways.info import GOSSIP, OwnInfo
 from gnats.gateways.remote import Remote
 from gnats.gateways.solicit import Solicitor
 from gnats.gateways.table import GatewayTable
-from gnats.go.text import join_host_port, quote, text_bytes
+from gnats.go.text import SECOND, join_host_port, quote, text_bytes
 from gnats.go.url import URL
 from gnats.runtime.accept import AcceptLoop, listen_for_servers
 from gnats.runtime.reported import unmapped
@@ -47,6 +47,10 @@ INSECURE = (
 )
 SOLICIT_DELAY = 1.0
 """Seconds from the start until other clusters are dialled: this one's servers find each other meanwhile."""
+SETTLED = 2
+"""Seconds after which a connection is no refusal: a peer that ends it sooner is dialled ever later."""
+MOST_DISCOVERED = 64
+"""Clusters that other servers tell of; further ones are not dialled."""
 MAX_PING_INTERVAL = 15.0
 """Seconds between PINGs, at most (adjustPingInterval)."""
 
@@ -109,6 +113,8 @@ class Gateways(Connections[Gateway]):
         """The clusters of the configuration, and those that other servers tell of."""
         self.info = OwnInfo(identity, options)
         self.table = GatewayTable()
+        self._ignores = False
+        """Other servers tell of too many clusters."""
         self._replies = GatewayReplies(state)
         self._handshake = Handshake(self, log, options=options, spawn=spawn)
         self._solicitor = Solicitor(
@@ -287,8 +293,9 @@ class Gateways(Connections[Gateway]):
         self._tell_watchers()
         if remote is None or gateway.no_reconnect or not self.running:
             return
+        lasted = time_ns() - gateway.start >= SETTLED * SECOND
+        remote.refusals = 0 if gateway.answered and lasted else remote.refusals + 1
         if not gateway.answered:
-            remote.refusals += 1
             self._attempt_failed(remote, gateway.trouble or str(ClosedState(reason)))
         self._log.debug(f"Attempting reconnect for gateway {quote(remote.name)}")
         self._solicitor.dial_again(remote)
@@ -382,7 +389,6 @@ class Gateways(Connections[Gateway]):
         """Note that the peer of an outbound connection has taken the CONNECT."""
         assert gateway.remote
         gateway.answered = True
-        gateway.remote.refusals = 0
         self.health.reached(_named(gateway.remote))
 
     def informed(self, gateway: Gateway, info: PeerInfo) -> None:
@@ -390,7 +396,10 @@ class Gateways(Connections[Gateway]):
         assert gateway.remote
         if info.gateway_urls:
             gateway.remote.replace_discovered(info.gateway_urls)
-        self._hooks.tell_cluster(self.info.gossip(gateway.name, info.gateway_urls, to_route=True))
+        line = self.info.gossip(gateway.name, info.gateway_urls, to_route=True)
+        if line != gateway.told:
+            gateway.told = line
+            self._hooks.tell_cluster(line)
 
     def discovered(self, info: PeerInfo) -> None:
         """Dial a cluster that a server tells of, unless it is known (processImplicitGateway)."""
@@ -399,6 +408,12 @@ class Gateways(Connections[Gateway]):
             return
         if remote := self.remotes.get(name):
             remote.add(info.gateway_urls)
+            return
+        if sum(not known.explicit for known in self.remotes.values()) >= MOST_DISCOVERED:
+            if not self._ignores:
+                self._ignores = True
+                why = f"{MOST_DISCOVERED} others were discovered before"
+                self._log.warn(f"Gateway {quote(name)} is not dialled: {why}")
             return
         remote = Remote(name)
         remote.add(info.gateway_urls)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "Task[None]"]
 
+MOST_MODES = 65_536
+"""Accounts whose mode is noted, of those that a peer names."""
 _WRONG_PORT = "attempted to connect to gateway port"
 
 
@@ -143,6 +145,9 @@ class Handshake:
             gateway.session.resume()
 
     def _of_inbound(self, gateway: Gateway, info: PeerInfo) -> None:
+        if not info.gateway:
+            gateway.malformed(self._log, ValueError("INFO without the name of a gateway"))
+            return
         gateway.name = info.gateway
         if self._is_unique(gateway, info) and self._takes(gateway, info.gateway):
             self._gateways.accepted(gateway, info)
@@ -205,7 +210,8 @@ class Handshake:
             return
         if complete and account not in gateway.modes:
             return
-        gateway.modes[account] = INTEREST_ONLY if complete else TRANSITIONING
+        if len(gateway.modes) < MOST_MODES or account in gateway.modes:
+            gateway.modes[account] = INTEREST_ONLY if complete else TRANSITIONING
         text = f"Gateway {name}: switching account {quote(account)} to {INTEREST_ONLY} mode"
         self._log.debug(f"{gateway} - {text}{' complete' if complete else ''}")
 

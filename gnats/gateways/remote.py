@@ -8,6 +8,9 @@ from gnats.cluster.tls_name import TLSName
 from gnats.go.url import URL, parse_url
 from gnats.options.values.gateway import RemoteGatewayOptions
 
+MOST_URLS = 256
+"""URLs of a cluster that other servers tell of: its servers, each once."""
+
 
 class Remote:
     """A cluster to which this server connects: a configured one, or one that another server tells of."""
@@ -24,7 +27,7 @@ class Remote:
         self.dialling = False
         """A task dials it, or waits to."""
         self.refusals = 0
-        """Connections in a row that were closed before the peer has answered CONNECT."""
+        """Connections in a row that were closed at once, or before the peer has answered CONNECT."""
 
     @property
     def hosts(self) -> list[str]:
@@ -47,6 +50,6 @@ class Remote:
                 url = replace(parse_url(f"nats://{host}"), path="")
             except ValueError:
                 continue
-            if url.host not in self._urls:
+            if url.host not in self._urls and len(self._urls) < len(self.configured) + MOST_URLS:
                 self._urls[url.host] = url
                 self.tls_name.save((url,))

@@ -57,6 +57,8 @@ async def dial(address: Address, seconds: float, connect: Connect = connect_sock
             return await connect(*address)
     except TimeoutError:
         raise OSError(f"dial tcp {where}: i/o timeout") from None
+    except UnicodeError:  # of an address with a zone that no interface can have
+        raise OSError(f"dial tcp {where}: no such host") from None
     except OSError as exc:
         # The loop's own text has the address.
         reason = os.strerror(exc.errno).lower() if exc.errno else os_error(exc)

@@ -115,6 +115,23 @@ def test_a_cluster_that_is_told_of_has_few_attempts(
     assert "(attempt 3)" not in server.log
 
 
+def test_a_peer_that_tells_of_many_clusters(
+    launch: Launch, fake: FakeGateway, listener: GatewayListener
+) -> None:
+    """gnats dials 64 of them. Addresses that cannot be dialled do no harm, either."""
+    server, peer = joined(launch, fake, listener, "connect_retries: 1")
+    port = reserve_port(launch)
+    for number in range(70):
+        peer.send(gossip(f"K{number}", f"127.0.0.1:{port}", f"[::1%25a..b{number}]:1"))
+    peer.send(gossip("F", "[::1%25a..b]:1", "127.0.0.1%25a..b:1"))
+    peer.fence()
+    if not server.kind.is_reference:
+        server.wait_log(r'\[WRN\] Gateway "K64" is not dialled: 64 others were discovered before\n')
+        assert '"K65"' not in server.log
+    peer.close()
+    fake.accept(listener)
+
+
 def test_whom_it_does_not_dial(launch: Launch, fake: FakeGateway, listener: GatewayListener) -> None:
     """Its own cluster, and with `reject_unknown` those that are not configured."""
     with GatewayListener() as own, GatewayListener() as unknown:

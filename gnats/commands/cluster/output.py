@@ -76,10 +76,10 @@ class Output:
 def table(clusters: Sequence[str], members: Sequence[Member]) -> str:
     """Return the table of members and leaf nodes, and lines that say how to connect."""
     several = len(clusters) > 1
-    rows = [("name", "cluster", "clients", "monitoring")]
-    rows += [(each.name, each.cluster, each.client_url, each.monitor_url or "-") for each in members]
+    rows = [["name", "cluster", "clients", "monitoring"]]
+    rows += [[each.name, each.cluster, each.client_url, each.monitor_url or "-"] for each in members]
     if not several:
-        rows = [(row[0], *row[2:]) for row in rows]
+        rows = [[row[0], *row[2:]] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
