@@ -261,7 +261,9 @@ def test_a_pushed_jwt_reaches_all_servers(operated: tuple[Trust, Cluster], tmp_p
     account = trust.account()
     assert trust.push(cluster[at], account)["data"]["code"] == 200
     for number in (0, 1):
-        until(lambda number=number: (tmp_path / f"jwt{number}" / f"{account.name}.jwt").exists())  # type: ignore[misc]
+        path = tmp_path / f"jwt{number}" / f"{account.name}.jwt"
+        # nats-server writes in place: the file may be there and not yet whole.
+        until(lambda path=path: path.exists() and path.stat().st_size == len(account.jwt))  # type: ignore[misc]
         assert logs_in(cluster[number], account)
     account.nats.limits.conn = 0
     trust.push(cluster[1 - at], account)
