@@ -277,6 +277,7 @@ class Handshake:
             origins=info.origins,
             permissions=compiled_permissions(opts),
             measure=route.dial_next is not None,
+            digests=info.interest_digests,
         )
 
 

@@ -158,6 +158,7 @@ class OwnInfo:
             "route_pool_size": max(cluster.pool_size, 0),
             "gateway_url": self._gateway_url(),
             "leafnode_urls": [url] if (url := self._leaf_url()) else (),
+            "interest_digests": True,
         }
         return info_line(values | changes)
 
@@ -223,6 +224,8 @@ class PeerInfo:
     gateway_cmd_payload: str = ""
     gateway_iom: bool = False
     leafnode_urls: list[str] = field(default_factory=list)
+    interest_digests: bool = False
+    """Whether it compares digests of interest."""
     sent: dict[str, object] = field(default_factory=dict)
 
     @classmethod

@@ -90,6 +90,8 @@ class PeerState:
     """How often it began to be slow."""
     stale: int = 0
     """Connections that were closed because PINGs had no answer."""
+    repairs: int = 0
+    """How often its interest here was not what it had told, and it told all again."""
     error: str = ""
     """Why the last one that has ended was closed; empty: none has."""
 
@@ -102,6 +104,7 @@ class _Peer:
     slow: bool = False
     times_slow: int = 0
     stale: int = 0
+    repairs: int = 0
     error: str = ""
 
 
@@ -164,6 +167,7 @@ class LinkHealth:
             for counter in TRAFFIC:
                 state.traffic[counter] += peer.ended[counter]
             state.slow, state.times_slow, state.stale = peer.slow, peer.times_slow, peer.stale
+            state.repairs += peer.repairs
             state.error = peer.error
         return sorted(states.values(), key=lambda state: state.name)
 
@@ -179,6 +183,7 @@ class LinkHealth:
             peer.ended[counter] += final.get(counter, 0)
         peer.missed = max(peer.missed, peer.ended["slow"])
         peer.stale += reason == _STALE
+        peer.repairs += final.get("repairs", 0)
         peer.error = trouble or str(ClosedState(reason))
         if reason in _SLOW and not peer.slow:
             peer.times_slow += 1
@@ -269,3 +274,4 @@ def _add(state: PeerState, counters: dict[str, int]) -> None:
     state.pending += counters.get("pending_bytes", 0)
     state.rtt = max(state.rtt, counters.get("rtt", 0))
     state.subscriptions += counters.get("subscriptions", 0)
+    state.repairs += counters.get("repairs", 0)

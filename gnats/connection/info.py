@@ -58,8 +58,9 @@ INFO_FIELDS: Struct = {
     "gateway_iom": "bool",
     "leafnode_urls": "strings",
     "xkey": "string",
+    "interest_digests": "bool",
 }
-"""The fields of a peer's INFO, for all kinds of peers."""
+"""The fields of a peer's INFO, for all kinds of peers; the last one is gnats's own."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -171,6 +171,17 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
     LogCode.LOG_SENT_INTEREST: ("DBG", _sent_interest),
     LogCode.LOG_WRONG_DIRECTION: ("ERR", _wrong_direction),
     LogCode.LOG_INTEREST_MODE: ("DBG", _interest_mode),
+    LogCode.LOG_INTEREST_REPAIRED: (
+        "WRN",
+        lambda c, b, d: (
+            f"Interest of the other server was not as it is: {b} subscriptions missing, "
+            f"{d.decode()} stale; repaired"
+        ),
+    ),
+    LogCode.LOG_INTEREST_DIFFERS: (
+        "ERR",
+        _text("Interest of the other server is not as its digest says, although it was told again"),
+    ),
     LogCode.LOG_PUBLISH_VIOLATION: ("ERR", lambda c, b, d: f"Publish Violation - Subject {quote(d)}"),
     LogCode.LOG_REPLY_VIOLATION: ("ERR", lambda c, b, d: f"Publish Violation - Reply {quote(d)}"),
     LogCode.LOG_SUBSCRIPTION_VIOLATION: ("ERR", _subscription),

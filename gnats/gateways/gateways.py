@@ -367,6 +367,7 @@ class Gateways(Connections[Gateway]):
             headers=info.headers and not self._options().no_header_support,
             traces=info.proto >= TRACES_PROTO,
             command=self.info.command(),
+            digests=info.interest_digests,
         )
 
     def _set_ways(self) -> None:

@@ -43,6 +43,7 @@ class OwnInfo(ToldAddress):
             "gateway_url": self.own_url,
             "gateway_nrp": True,
             "gateway_iom": True,
+            "interest_digests": True,
         }
         return info_line(values)
 

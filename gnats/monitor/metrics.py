@@ -158,6 +158,11 @@ def link_metrics(kinds: Iterable[LinkHealth]) -> Iterator[Metric]:
         "gnats_link_times_slow", "Times the remote server began to be slow", labels=_LINK
     )
     stale = CounterMetricFamily("gnats_link_stale", "Connections closed for not answering", labels=_LINK)
+    repairs = CounterMetricFamily(
+        "gnats_link_interest_repairs",
+        "Times interest was not what the remote server had told, and was told again",
+        labels=_LINK,
+    )
     missing = GaugeMetricFamily(
         "gnats_link_missing",
         "1 while a configured route, remote or gateway is not connected, after two attempts",
@@ -187,11 +192,12 @@ def link_metrics(kinds: Iterable[LinkHealth]) -> Iterator[Metric]:
                 sizes.add_metric((*labels, direction), peer.traffic[f"{direction}_bytes"])
             slow.add_metric(labels, peer.times_slow)
             stale.add_metric(labels, peer.stale)
+            repairs.add_metric(labels, peer.repairs)
         for link, problem in health.configured().items():
             missing.add_metric((health.kind, *link), int(problem is not None))
         for conflict in health.conflicts.alerts():
             conflicts.add_metric((health.kind, *conflict), 1)
-    yield from (*gauges.values(), messages, sizes, slow, stale, missing, conflicts)
+    yield from (*gauges.values(), messages, sizes, slow, stale, repairs, missing, conflicts)
 
 
 Rows = Iterable[tuple[tuple[str, ...], float]]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.clusters import Cluster, line
+from support.launch import Launch, launcher
 from support.servers import REFERENCE, Kind, NotInstalled
 
 from .members import OLD, named, pairs, running
@@ -28,6 +30,13 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     require_all(request.param)
     with running(tmp_path_factory.mktemp("pair"), request.param, routes=line) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def launch_members(tmp_path: Path) -> Iterator[Launch]:
+    """Start members of any kinds for one test, which says which kinds: not once for each kind under test."""
+    with launcher(REFERENCE, tmp_path) as launch:
+        yield launch
 
 
 @pytest.fixture(params=[(0, 1), (1, 0)], ids=["to the second", "to the first"])

@@ -122,9 +122,9 @@ def reload_under_load(server: Server, change: tuple[str, str], publish: Callable
 
 
 @pytest.fixture
-def cluster(launch: Launch, pair: tuple[Kind, Kind], change: tuple[str, str]) -> Iterator[Cluster]:
+def cluster(launch_members: Launch, pair: tuple[Kind, Kind], change: tuple[str, str]) -> Iterator[Cluster]:
     cluster = Cluster(
-        launch, pair, config=ACCOUNTS, block=f"compression: off\n# before\n{change[0]}\n", routes=line
+        launch_members, pair, config=ACCOUNTS, block=f"compression: off\n# before\n{change[0]}\n", routes=line
     )
     cluster.wait_mesh(None)
     yield cluster

@@ -132,11 +132,13 @@ class DataPlane:
         self.run()
         return Peer(self, leaf, sock)
 
-    def inbound(self, poller: int = 0, *, cluster: bytes = b"F", headers: bool = True) -> Peer:
+    def inbound(
+        self, poller: int = 0, *, cluster: bytes = b"F", headers: bool = True, digests: bool = False
+    ) -> Peer:
         """Connect a server of another cluster that has dialled and has been registered: it sends messages."""
         peer = self.waiting_gateway(poller, outbound=False)
         assert isinstance(peer.session, GatewaySession)
-        peer.session.join(cluster=cluster, headers=headers, traces=True, command=COMMAND)
+        peer.session.join(cluster=cluster, headers=headers, traces=True, command=COMMAND, digests=digests)
         self.run()
         return peer
 
@@ -149,11 +151,13 @@ class DataPlane:
         traces: bool = True,
         rank: int = 0,
         greeting: bytes = b"",
+        digests: bool = False,
     ) -> Peer:
         """Connect a server of another cluster that has been dialled and registered: it is sent messages."""
         peer = self.waiting_gateway(poller, outbound=True)
         assert isinstance(peer.session, GatewaySession)
-        peer.session.join(cluster=cluster, headers=headers, traces=traces, rank=rank, greeting=greeting)
+        terms = {"traces": traces, "rank": rank, "greeting": greeting, "digests": digests}
+        peer.session.join(cluster=cluster, headers=headers, **terms)  # type: ignore[arg-type]
         self.run()
         return peer
 

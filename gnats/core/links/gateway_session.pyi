@@ -44,13 +44,14 @@ class GatewaySession(LinkSession):
         traces: bool,
         command: bytes = b"",
         rank: int = 0,
+        digests: bool = False,
     ) -> None:
         """Begin to exchange interest and messages with the peer, which is registered; go on parsing.
 
         `greeting` is sent first. The peer is of `cluster`; `headers` and `traces` say what it knows. An
         inbound session announces all interest: `command` is the text of an INFO line up to the value of
-        gateway_cmd. An outbound one is sent messages; see set_rank() for `rank`. Call it once. Raises
-        MemoryError.
+        gateway_cmd. An outbound one is sent messages; see set_rank() for `rank`. With `digests`, the peer
+        and this server compare digests of interest. Call it once. Raises MemoryError.
         """
     def set_rank(self, rank: int) -> None:
         """Place an outbound session: a message for a queue group goes to the lowest rank first."""

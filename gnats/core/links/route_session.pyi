@@ -64,6 +64,7 @@ class RouteSession(LinkSession):
         origins: int = 0,
         permissions: Permissions | None = None,
         measure: bool = False,
+        digests: bool = False,
     ) -> None:
         """Begin to exchange interest and messages with the peer, which is registered; go on parsing.
 
@@ -72,5 +73,6 @@ class RouteSession(LinkSession):
         -1; or only the account that `account` names. `headers` and `traces` say what the peer knows,
         `origins` whether it knows the origins of what comes from leaf nodes: 0, 1 (not with LS-), 2;
         `permissions` what is announced (publish) and what the peer may subscribe to. With `measure`, send a
-        PING, and post EV_PONG when it is answered. Call it once. Raises MemoryError.
+        PING, and post EV_PONG when it is answered. With `digests`, the peer and this server compare digests
+        of interest. Call it once. Raises MemoryError.
         """

@@ -114,6 +114,7 @@ def _link(kind: str, link: "Route | Leaf | Gateway", account: str, errors: dict[
         "in_bytes": counters["in_bytes"],
         "out_bytes": counters["out_bytes"],
         "subscriptions": counters["subscriptions"],
+        "interest_repairs": counters["repairs"],
         "compression": link.compression,
         "last_error": errors.get(link.trace_name, ""),
     }

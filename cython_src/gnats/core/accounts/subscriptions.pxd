@@ -17,7 +17,7 @@ from gnats.core.subjects.sublist cimport SUB_ACCOUNT, Subscription
 cdef struct AccountSub:
     void *account          # borrowed Account
     uint32_t came          # when it came: see sub_came
-    uint32_t unused        # keeps the subscription aligned as malloc does
+    uint32_t told          # HeardInterest.round (core.links.remote_subs) when the peer told of it last; the owner's
 
 
 cdef inline AccountSub *account_sub(const Subscription *s) noexcept nogil:

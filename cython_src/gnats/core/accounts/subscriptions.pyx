@@ -86,6 +86,7 @@ cdef Subscription *add_remote_sub(
     s.qw = qw
     account_sub(s).account = <void *> account
     account_sub(s).came = note_moment(account, c.ps.now) if c.kind == LEAF else 0
+    account_sub(s).told = 0
     return insert_sub(c, account, s, error)
 
 

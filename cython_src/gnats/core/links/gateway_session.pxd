@@ -12,7 +12,6 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint8_t
 
 from gnats.core.accounts.account cimport Account
-from gnats.core.links.kept_interest cimport KeptInterest
 from gnats.core.links.link_session cimport LinkSession
 from gnats.core.messages.message cimport Message
 from gnats.core.runtime.slice cimport Slice
@@ -23,29 +22,20 @@ from gnats.core.subjects.interest_queue cimport InterestChange
 cdef class GatewaySession(LinkSession):
     cdef uint8_t outbound          # this server has dialled; set once
     # set by join(), under lock; the owner's from CTL_JOINED on
-    cdef uint8_t staged_form, staged_traces
+    cdef uint8_t staged_form, staged_traces, staged_digests
     cdef Slice staged_cluster, staged_command
     cdef Slice command             # an INFO line up to the value of gateway_cmd; of an inbound session
     # -- of an inbound session: names of accounts that do not exist here, and that the peer knows not to exist --
     cdef Slice *unknown
     cdef size_t nunknown, unknown_cap
-    # -- of an outbound session --
-    cdef KeptInterest kept         # the peer's interest in accounts that do not exist here
-    cdef uint8_t came              # an account has come since the owner looked at `kept`; atomic
 
     cdef void take_requests(self, uint32_t ctl) noexcept nogil
     cdef void begin_to_link(self) noexcept nogil
     # -- interest of this cluster --
     cdef bint write_change(self, const InterestChange *change) noexcept nogil
     cdef bint write_command(self, Account account, bint begins) noexcept nogil
-    # -- interest of the peer's cluster --
-    cdef bint keep_interest(self, const Slice *words, uint32_t count) noexcept nogil
-    cdef bint drop_kept(self, const Slice *words, uint32_t count) noexcept nogil
-    cdef void subscribe_kept(self) noexcept nogil
-    cdef bint subscribe_again(self, const char *sid, size_t n) noexcept nogil
     # -- verbs: the parser calls them --
-    cdef int process_sub(self, char *arg, size_t n) noexcept nogil
-    cdef int process_unsub(self, char *arg, size_t n) noexcept nogil
+    cdef int process_sub(self, char *arg, size_t n, bint add) noexcept nogil
     cdef int process_inbound_msg(self) noexcept nogil
     cdef int process_account_sub(self, bint add) noexcept nogil
     cdef void note_unknown_account(self, const Message *m) noexcept nogil

@@ -8,9 +8,7 @@ from libc.string cimport memcmp, memmove, strlen
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport Subscriber
-from gnats.core.accounts.subscriptions cimport sub_account
 from gnats.core.links.audience cimport note_for_gateway
-from gnats.core.links.kept_interest cimport kept_add, kept_drop, kept_free, kept_take
 from gnats.core.links.link cimport link_announce, link_begin, link_init, link_waits
 from gnats.core.links.link_session cimport (
     CTL_ACCEPTED,
@@ -28,6 +26,7 @@ from gnats.core.links.remote_subs cimport (
     REMOTE_SUB_NO_MEMORY,
     RemoteInterest,
     RemoteSubOutcome,
+    keep_heard,
     log_unknown_account,
     process_remote_sub,
     process_remote_unsub,
@@ -57,7 +56,6 @@ from gnats.core.protocol.parser cimport (
     PARSE_CLOSED,
     ParserHandlers,
 )
-from gnats.core.protocol.words cimport split_line
 from gnats.core.publishing cimport begin_message
 from gnats.core.routing.gateway_return cimport take_answer
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
@@ -65,15 +63,13 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.sessioninput cimport go_on, input_init
 from gnats.core.subjects.interest_queue cimport InterestChange, change_queue, change_subject
-from gnats.core.subjects.sublist cimport Subscription, sub_sid
+from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.arrays cimport array_grow
-from gnats.includes.atomics cimport load8, store32, store8, store8_release, unlikely
+from gnats.includes.atomics cimport load8, store32, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put, put_text
 
 cdef enum:
-    MOST_WORDS = 4          # account, subject, queue group, weight
-    KEY_WORDS = 3           # those without a weight
     FIRST_UNKNOWN = 4
     MOST_UNKNOWN = 256      # accounts that the peer is told once of that they do not exist
 
@@ -117,10 +113,10 @@ cdef class GatewaySession(LinkSession):
         self.unsettled = 1
         self.outbound = outbound
         link_init(
-            &self.link, self, registry, MOST_INTEREST, notes_account if outbound else carries, write_change,
+            &self.link, self, registry, MOST_INTEREST, carries_none if outbound else carries, write_change,
             note_for_gateway)
         if outbound:
-            self.link.leave = keep_interest
+            self.link.leave = leave
         else:
             self.link.frame = write_command
         begin_message(self, &self.input.parser.pa.m)
@@ -132,7 +128,6 @@ cdef class GatewaySession(LinkSession):
         for i in range(self.nunknown):
             free(self.unknown[i].p)
         free(self.unknown)
-        kept_free(&self.kept)
 
     # -- called from Python --------------------------------------------------------------------------------------
 
@@ -149,12 +144,14 @@ cdef class GatewaySession(LinkSession):
         bint traces,
         bytes command not None=b"",
         int32_t rank=0,
+        bint digests=False,
     ) -> None:
         """Begin to exchange interest and messages with the peer, which is registered: send `greeting`, go on parsing.
 
         The peer is of `cluster`; `headers` and `traces` say what it knows. An inbound session announces all interest:
         `command` is the text of an INFO line up to the value of gateway_cmd. An outbound one is sent messages; see
-        set_rank() for `rank`. Call it once. Raises MemoryError.
+        set_rank() for `rank`. With `digests`, the peer and this server compare digests of interest. Call it once.
+        Raises MemoryError.
         """
         self.append_remote(greeting)
         self.keep += [cluster, command]
@@ -167,6 +164,7 @@ cdef class GatewaySession(LinkSession):
         self.staged_form = FORM_RHMSG if headers else FORM_RMSG
         store8(&self.form, self.staged_form)   # pollers may send answers from now on (core.routing.gateway_return)
         self.staged_traces = traces
+        self.staged_digests = digests
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_JOINED | CTL_RESUME, 0)
 
@@ -184,8 +182,6 @@ cdef class GatewaySession(LinkSession):
             self.settle()
         if ctl & CTL_JOINED and not self.joined:
             self.begin_to_link()
-        if self.outbound and load8(&self.came):
-            self.subscribe_kept()
 
     cdef void begin_to_link(self) noexcept nogil:
         self.settle()
@@ -197,6 +193,7 @@ cdef class GatewaySession(LinkSession):
         pthread_mutex_unlock(&self.lock)
         self.input.parser.headers = self.staged_form == FORM_RHMSG
         self.traces = self.staged_traces
+        self.keep_digests(self.staged_digests and not self.outbound, self.staged_digests and self.outbound)
         link_begin(&self.link)
         if not self.outbound:
             if link_waits(&self.link):
@@ -251,111 +248,27 @@ cdef class GatewaySession(LinkSession):
 
     # -- interest of the peer's cluster --------------------------------------------------------------------------
 
-    cdef int process_sub(self, char *arg, size_t n) noexcept nogil:
-        cdef Slice[MOST_WORDS] words
+    cdef int process_sub(self, char *arg, size_t n, bint add) noexcept nogil:
         cdef RemoteInterest whose
         cdef RemoteSubOutcome outcome
-        cdef uint32_t count
         if not self.outbound:
-            return self.wrong_direction(b"RS+")
+            return self.wrong_direction(b"RS+" if add else b"RS-")
         self.read_subs += 1
         if not self.joined:
             return go_on(self)
         hand_over_first(self.ps)
-        count = split_line(arg, n, words, MOST_WORDS)
-        if count != 2 and count != MOST_WORDS:
-            return self.violation(BAD_REMOTE_SUB_ARGS, c'G', arg, n)
-        if self.registry.find(words[0].p, words[0].n) == NULL:
-            if not self.keep_interest(words, min(count, <uint32_t> KEY_WORDS)):
-                self.out_of_memory(READ_ERROR)
-            return go_on(self)
-        if self.kept.n:
-            self.drop_kept(words, min(count, <uint32_t> KEY_WORDS))   # the account has come just now
         whose.kind = c'R'
         whose.account.p = NULL
-        outcome = process_remote_sub(self, self.registry, &whose, arg, n)
+        if add:
+            outcome = process_remote_sub(self, self.registry, &self.heard, &whose, arg, n)
+        else:
+            outcome = process_remote_unsub(self, self.registry, &self.heard, &whose, arg, n)
+        if outcome == REMOTE_SUB_BAD_ARGS:
+            return self.violation(BAD_REMOTE_SUB_ARGS if add else BAD_REMOTE_UNSUB_ARGS, c'G', arg, n)
         if outcome == REMOTE_SUB_NO_MEMORY:
             self.out_of_memory(READ_ERROR)
             return PARSE_CLOSED
         return go_on(self)   # an invalid subject is ignored
-
-    cdef int process_unsub(self, char *arg, size_t n) noexcept nogil:
-        cdef Slice[MOST_WORDS] words
-        cdef RemoteInterest whose
-        cdef uint32_t count
-        cdef RemoteSubOutcome outcome
-        if not self.outbound:
-            return self.wrong_direction(b"RS-")
-        self.read_subs += 1
-        if not self.joined:
-            return go_on(self)
-        hand_over_first(self.ps)
-        count = split_line(arg, n, words, KEY_WORDS)
-        if self.kept.n and 0 < count <= KEY_WORDS and self.drop_kept(words, count):
-            return go_on(self)
-        whose.kind = c'R'
-        whose.account.p = NULL
-        outcome = process_remote_unsub(self, self.registry, &whose, arg, n)
-        if outcome == REMOTE_SUB_BAD_ARGS:
-            return self.violation(BAD_REMOTE_UNSUB_ARGS, c'G', arg, n)
-        if outcome == REMOTE_SUB_NO_MEMORY:
-            self.out_of_memory(READ_ERROR)
-            return PARSE_CLOSED
-        return go_on(self)
-
-    cdef bint keep_interest(self, const Slice *words, uint32_t count) noexcept nogil:
-        """Keep interest in an account that does not exist here. False: no memory."""
-        cdef char[FEW_BYTES] few
-        cdef size_t n
-        cdef char *sid = make_sid(words, count, few, &n)
-        cdef bint kept = sid != NULL and kept_add(&self.kept, &words[0], sid, n)
-        if sid != few:
-            free(sid)
-        return kept
-
-    cdef bint drop_kept(self, const Slice *words, uint32_t count) noexcept nogil:
-        """Return whether this interest was kept, and is not any more."""
-        cdef char[FEW_BYTES] few
-        cdef size_t n
-        cdef char *sid = make_sid(words, count, few, &n)
-        cdef bint dropped = sid != NULL and kept_drop(&self.kept, &words[0], sid, n)
-        if sid != few:
-            free(sid)
-        return dropped
-
-    cdef void subscribe_kept(self) noexcept nogil:
-        """Subscribe in the accounts that exist by now. Without memory, close."""
-        cdef Subscription *s
-        cdef Subscription *following
-        cdef bint subscribed = True
-        store8(&self.came, 0)
-        s = kept_take(&self.kept, self.registry)
-        while s != NULL:
-            following = s.next
-            subscribed = subscribed and self.subscribe_again(sub_sid(s), s.sid_len)
-            free(s)
-            s = following
-            if s == NULL and subscribed:
-                s = kept_take(&self.kept, self.registry)
-        if not subscribed:
-            self.out_of_memory(READ_ERROR)
-
-    cdef bint subscribe_again(self, const char *sid, size_t n) noexcept nogil:
-        """Handle the RS+ that a sid was made of. False: no memory."""
-        cdef RemoteInterest whose
-        cdef RemoteSubOutcome outcome
-        cdef char *line = <char *> malloc(n + strlen(b" 1"))
-        cdef char *p
-        if line == NULL:
-            return False
-        p = put(line, sid + strlen(b"R "), n - strlen(b"R "))
-        if count_blanks(line, p - line) == KEY_WORDS - 1:
-            p = put_text(p, b" 1")
-        whose.kind = c'R'
-        whose.account.p = NULL
-        outcome = process_remote_sub(self, self.registry, &whose, line, p - line)
-        free(line)
-        return outcome != REMOTE_SUB_NO_MEMORY
 
     cdef int process_account_sub(self, bint add) noexcept nogil:
         # The other side says so of an account that it does not have, or has again: its interest says the same.
@@ -434,34 +347,6 @@ cdef class GatewaySession(LinkSession):
         return PARSE_CLOSED
 
 
-cdef char *make_sid(const Slice *words, uint32_t count, char *few, size_t *n) noexcept nogil:
-    """Make the sid of interest, as core.links.remote_subs does, in few[:FEW_BYTES] or in memory to be freed. NULL: no
-    memory."""
-    cdef char *sid = few
-    cdef char *p
-    cdef uint32_t i
-    cdef size_t room = strlen(b"R")
-    for i in range(count):
-        room += strlen(b" ") + words[i].n
-    if room > FEW_BYTES:
-        sid = <char *> malloc(room)
-        if sid == NULL:
-            return NULL
-    p = put_text(sid, b"R")
-    for i in range(count):
-        p = put(put_text(p, b" "), words[i].p, words[i].n)
-    n[0] = p - sid
-    return sid
-
-
-cdef uint32_t count_blanks(const char *p, size_t n) noexcept nogil:
-    cdef uint32_t count = 0
-    cdef size_t i
-    for i in range(n):
-        count += p[i] == c' '
-    return count
-
-
 cdef inline size_t base64_size(size_t n) noexcept nogil:
     return (n + 2) // 3 * 4
 
@@ -505,19 +390,16 @@ cdef bint carries(Subscriber owner, Account account) noexcept nogil:
     return True
 
 
-cdef bint notes_account(Subscriber owner, Account account) noexcept nogil:
-    """Have an outbound session, which announces nothing, look at what it keeps for the account."""
-    store8_release(&(<GatewaySession> owner).came, 1)
-    owner.signal_owner()
+cdef bint carries_none(Subscriber owner, Account account) noexcept nogil:
+    """An outbound session announces nothing."""
     return False
 
 
-cdef void keep_interest(Subscriber owner, const Subscription *s) noexcept nogil:
+cdef void leave(Subscriber owner, const Subscription *s, bint removed) noexcept nogil:
     """Keep the interest in an account that has been removed."""
-    if not kept_add(
-            &(<GatewaySession> owner).kept, &(<Account> sub_account(s)).name, sub_sid(s), s.sid_len):
-        owner.close_soon(READ_ERROR)
-    store8(&(<GatewaySession> owner).came, 1)   # another one of the same name may be there already
+    if not keep_heard(&(<GatewaySession> owner).heard, s):
+        owner.out_of_memory(READ_ERROR)
+    store8(&(<GatewaySession> owner).link.came, 1)   # another one of the same name may be there already
 
 
 cdef bint write_change(Subscriber owner, const InterestChange *change) noexcept nogil:
@@ -547,11 +429,11 @@ cdef int process_inbound_msg(void *owner) noexcept nogil:
 
 
 cdef int process_sub(void *owner, char *arg, size_t n) noexcept nogil:
-    return (<GatewaySession> owner).process_sub(arg, n)
+    return (<GatewaySession> owner).process_sub(arg, n, True)
 
 
 cdef int process_unsub(void *owner, char *arg, size_t n) noexcept nogil:
-    return (<GatewaySession> owner).process_unsub(arg, n)
+    return (<GatewaySession> owner).process_sub(arg, n, False)
 
 
 cdef int process_account_sub(void *owner, char *arg, size_t n, bint add) noexcept nogil:

@@ -1,6 +1,6 @@
 """The interest that a peer tells of in accounts that do not exist here; it is of use once they come.
 
-By account, the sids of the subscriptions that are to be: see core.links.remote_subs. Owner only.
+By account, the sids and weights of the subscriptions that are to be: see core.links.remote_subs. Owner only.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
@@ -15,7 +15,7 @@ cdef struct KeptAccount:
     KeptAccount *next        # in its bucket
     uint32_t hash
     uint32_t name_len
-    SubTable sids            # subscriptions that have only a sid, and are in no sublist
+    SubTable sids            # subscriptions that have only a sid and a weight, and are in no sublist
     char name[1]
 
 
@@ -25,10 +25,15 @@ cdef struct KeptInterest:
     uint32_t n
 
 
-# Keep a sid, unless it is there. False: no memory.
-cdef bint kept_add(KeptInterest *kept, const Slice *account, const char *sid, size_t n) noexcept nogil
-# Forget a sid. False: it was not there.
-cdef bint kept_drop(KeptInterest *kept, const Slice *account, const char *sid, size_t n) noexcept nogil
-# Take all sids of an account that exists by now, chained through `next`; free() each. NULL: there are none.
-cdef Subscription *kept_take(KeptInterest *kept, AccountRegistry registry) noexcept nogil
+# Return what is kept by a sid; NULL: nothing.
+cdef Subscription *kept_find(const KeptInterest *kept, const Slice *account, const char *sid, size_t n) noexcept nogil
+# Keep a sid that is not there, with a weight. False: no memory.
+cdef bint kept_add(
+    KeptInterest *kept, const Slice *account, const char *sid, size_t n, uint32_t weight) noexcept nogil
+# Forget what kept_find() has found.
+cdef void kept_drop(KeptInterest *kept, const Slice *account, Subscription *s) noexcept nogil
+# Take all that is kept of an account, chained through `next`; free() each. NULL: there is nothing.
+cdef Subscription *kept_take(KeptInterest *kept, const Slice *account) noexcept nogil
+# Take all of an account that exists by now, in the same way.
+cdef Subscription *kept_take_new(KeptInterest *kept, AccountRegistry registry) noexcept nogil
 cdef void kept_free(KeptInterest *kept) noexcept nogil

@@ -6,7 +6,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.runtime.hash_table cimport as_chained, as_chains, chains_add, chains_clear, chains_remove
-from gnats.core.runtime.kinds cimport GATEWAY
+from gnats.core.runtime.kinds cimport ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.subject cimport hash_bytes
 from gnats.core.subjects.sublist cimport Subscription, sub_new
@@ -16,7 +16,7 @@ cdef enum:
     FIRST_SLOTS = 8
 
 
-cdef KeptAccount *find_account(KeptInterest *kept, const Slice *account) noexcept nogil:
+cdef KeptAccount *find_account(const KeptInterest *kept, const Slice *account) noexcept nogil:
     cdef uint32_t hash
     cdef KeptAccount *a
     if kept.n == 0:
@@ -50,39 +50,45 @@ cdef void drop_account(KeptInterest *kept, KeptAccount *a) noexcept nogil:
     free(a)
 
 
-cdef bint kept_add(KeptInterest *kept, const Slice *account, const char *sid, size_t n) noexcept nogil:
+cdef Subscription *kept_find(const KeptInterest *kept, const Slice *account, const char *sid, size_t n) noexcept nogil:
+    cdef KeptAccount *a = find_account(kept, account)
+    return subtable_find(&a.sids, sid, n) if a != NULL else NULL
+
+
+cdef bint kept_add(
+    KeptInterest *kept, const Slice *account, const char *sid, size_t n, uint32_t weight
+) noexcept nogil:
     cdef KeptAccount *a = find_account(kept, account)
     cdef Subscription *s
-    if a != NULL and subtable_find(&a.sids, sid, n) != NULL:
-        return True
     if a == NULL:
         a = add_account(kept, account)
         if a == NULL:
             return False
-    s = sub_new(NULL, GATEWAY, NULL, 0, NULL, 0, sid, n)
+    s = sub_new(NULL, ROUTER, sid, 0, sid, 0, sid, n)
     if s == NULL or not subtable_add(&a.sids, s):
         free(s)
         if a.sids.n == 0:
             drop_account(kept, a)
         return False
+    s.qw = weight
     return True
 
 
-cdef bint kept_drop(KeptInterest *kept, const Slice *account, const char *sid, size_t n) noexcept nogil:
+cdef void kept_drop(KeptInterest *kept, const Slice *account, Subscription *s) noexcept nogil:
     cdef KeptAccount *a = find_account(kept, account)
-    cdef Subscription *s = subtable_find(&a.sids, sid, n) if a != NULL else NULL
-    if s == NULL:
-        return False
     subtable_remove(&a.sids, s)
     free(s)
     if a.sids.n == 0:
         drop_account(kept, a)
-    return True
 
 
-cdef Subscription *kept_take(KeptInterest *kept, AccountRegistry registry) noexcept nogil:
+cdef Subscription *kept_take(KeptInterest *kept, const Slice *account) noexcept nogil:
+    cdef KeptAccount *a = find_account(kept, account)
+    return take(kept, a) if a != NULL else NULL
+
+
+cdef Subscription *kept_take_new(KeptInterest *kept, AccountRegistry registry) noexcept nogil:
     cdef KeptAccount *a
-    cdef Subscription *chain
     cdef uint32_t i
     if kept.n == 0:
         return NULL
@@ -90,11 +96,15 @@ cdef Subscription *kept_take(KeptInterest *kept, AccountRegistry registry) noexc
         a = kept.slots[i]
         while a != NULL:
             if registry.find(a.name, a.name_len) != NULL:
-                chain = subtable_take(&a.sids)
-                drop_account(kept, a)
-                return chain
+                return take(kept, a)
             a = a.next
     return NULL
+
+
+cdef Subscription *take(KeptInterest *kept, KeptAccount *a) noexcept nogil:
+    cdef Subscription *chain = subtable_take(&a.sids)
+    drop_account(kept, a)
+    return chain
 
 
 cdef void kept_free(KeptInterest *kept) noexcept nogil:

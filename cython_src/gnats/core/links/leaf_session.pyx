@@ -33,7 +33,6 @@ from gnats.core.links.link_session cimport (
     share_link_verbs,
     show_deliver_subject,
 )
-from gnats.core.links.remote_subs cimport MOST_WEIGHT
 from gnats.core.messages.encode cimport FORM_RHMSG, FORM_RMSG
 from gnats.core.messages.message cimport SIZES_ROOM, Message, RemoteArgs
 from gnats.core.messages.msgtrace cimport trace_free
@@ -83,6 +82,7 @@ from gnats.core.runtime.kinds cimport LEAF
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.sessioninput cimport go_on, input_init
+from gnats.core.subjects.digest cimport MOST_WEIGHT
 from gnats.core.subjects.interest_queue cimport InterestChange, change_queue, change_subject
 from gnats.core.subjects.subject cimport same_bytes, subject_has_wildcard
 from gnats.core.subjects.sublist cimport Subscription, sub_subject

@@ -5,7 +5,7 @@ All links share this; a kind of link says which accounts it carries, and writes 
 sender had before: see SessionType.announce.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint64_t
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.registry cimport AccountRegistry, AccountSink
@@ -36,10 +36,12 @@ cdef struct Link:
     void *owner                # borrowed Subscriber
     void *registry             # borrowed AccountRegistry
     Follower *followers        # of the accounts that it carries; under the registry's lock
+    uint8_t unnamed            # the lines do not name the account, of which there is one; set before link_begin()
     uint8_t begun              # link_begin() was called; the owner's
     uint8_t lost               # there was no memory to follow an account; atomic
     uint8_t gone               # an account has been removed since link_announce() looked; atomic
     uint8_t fresh              # with a `frame`: an account has come since it looked; atomic
+    uint8_t came               # an account has come since the owner looked; atomic
     uint8_t framed             # some accounts are at TOLD_BEGINNING; the owner's
     # Return whether the link carries an account. Called with the registry's lock held.
     bint (*carries)(Subscriber owner, Account account) noexcept nogil
@@ -48,8 +50,9 @@ cdef struct Link:
     # NULL, or set before link_begin(): queue the line that goes before all interest in an account that comes, or,
     # without `begins`, behind it. Return False when out of memory. Called with the registry's lock held.
     bint (*frame)(Subscriber owner, Account account, bint begins) noexcept nogil
-    # NULL, or called before a subscription of the owner in an account that has been removed goes.
-    void (*leave)(Subscriber owner, const Subscription *s) noexcept nogil
+    # NULL, or called before a subscription of the owner goes, because its account has been removed, or because the
+    # link does not carry it any more.
+    void (*leave)(Subscriber owner, const Subscription *s, bint removed) noexcept nogil
 
 
 # `note`: see InterestQueue.
@@ -85,5 +88,8 @@ cdef bint link_walk(
 # carries() says something else of this account now: follow it, or follow it no longer, and remove the peer's
 # subscriptions there.
 cdef void link_account_changed(Subscriber owner, Link *link, const Slice *name) noexcept nogil
-# Remove the subscriptions in accounts that have been removed, if any have.
-cdef void link_remove_gone(Subscriber owner, Link *link) noexcept nogil
+# Remove the subscriptions in accounts that have been removed. Return whether any have.
+cdef bint link_remove_gone(Subscriber owner, Link *link) noexcept nogil
+# Return whether the peer has been told of all interest there is; sum[0]: of its digests (core.subjects.digest), which
+# the link keeps if `digests` of its queue is set before link_begin().
+cdef bint link_sum(Link *link, uint64_t *sum) noexcept nogil

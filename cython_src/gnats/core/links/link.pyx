@@ -1,6 +1,6 @@
 """What a link tells the server at its other end; see link.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
@@ -20,6 +20,7 @@ from gnats.core.subjects.interest_queue cimport (
     interest_queue_init,
     interest_queue_keep,
     interest_queue_leave,
+    interest_queue_sum,
     interest_queue_take,
 )
 from gnats.core.subjects.sublist cimport InterestSink, Subscription
@@ -164,7 +165,7 @@ cdef bint link_walk(
     follower = link.followers
     while follower != NULL and written and not incomplete:
         interest_queue_follow(
-            &all, &sink, (<Account> follower.followed.account).sublist, follower.followed.account)
+            &all, &sink, (<Account> follower.followed.account).sublist, follower.followed.account, NULL)
         written = write_all(owner, interest_queue_take(&all, <uint32_t> -1, &incomplete), write)
         interest_queue_leave(&sink, (<Account> follower.followed.account).sublist)
         follower = follower.next
@@ -204,8 +205,8 @@ cdef void remove_subs_in(Subscriber owner, Link *link, const void *account) noex
         while s != NULL:
             following = s.next
             if goes(link, sub_account(s), account):
-                if account == NULL and link.leave != NULL:
-                    link.leave(owner, s)
+                if link.leave != NULL:
+                    link.leave(owner, s, account == NULL)
                 unsubscribe(owner, s)
                 if owner.subs.n == 0 or owner.subs.mask != mask:
                     i = 0   # the table has shrunk, which has put the others elsewhere
@@ -219,10 +220,16 @@ cdef inline bint goes(const Link *link, void *of_sub, const void *account) noexc
     return find_account(link, &(<Account> of_sub).name) != of_sub
 
 
-cdef void link_remove_gone(Subscriber owner, Link *link) noexcept nogil:
-    if load8(&link.gone):
-        store8(&link.gone, 0)
-        remove_subs_in(owner, link, NULL)
+cdef bint link_remove_gone(Subscriber owner, Link *link) noexcept nogil:
+    if not load8(&link.gone):
+        return False
+    store8(&link.gone, 0)
+    remove_subs_in(owner, link, NULL)
+    return True
+
+
+cdef bint link_sum(Link *link, uint64_t *sum) noexcept nogil:
+    return interest_queue_sum(&link.queue, sum)
 
 
 cdef inline void *find_account(const Link *link, const Slice *name) noexcept nogil:
@@ -236,21 +243,25 @@ cdef void wake(void *owner) noexcept nogil:
 
 cdef void came(AccountSink *sink, Account account) noexcept nogil:
     cdef Link *link = <Link *> sink
-    cdef Follower *follower
-    if not link.carries(<Subscriber> link.owner, account):
-        return
-    follower = <Follower *> malloc(sizeof(Follower))
+    if link.carries(<Subscriber> link.owner, account):
+        follow(link, account)
+    store8_release(&link.came, 1)
+    wake(link.owner)
+
+
+cdef void follow(Link *link, Account account) noexcept nogil:
+    """The registry's lock is held."""
+    cdef Follower *follower = <Follower *> malloc(sizeof(Follower))
     if follower == NULL:
         store8_release(&link.lost, 1)
-        wake(link.owner)
         return
     follower.next = link.followers
     follower.told = TOLD_NOTHING
     link.followers = follower
     if link.frame != NULL:
         store8_release(&link.fresh, 1)
-        wake(link.owner)   # there may be no interest in it
-    interest_queue_follow(&link.queue, &follower.followed, account.sublist, <void *> account)
+    interest_queue_follow(
+        &link.queue, &follower.followed, account.sublist, <void *> account, NULL if link.unnamed else &account.name)
 
 
 cdef bint follows(const Link *link, const void *account) noexcept nogil:

@@ -4,11 +4,12 @@ The control plane answers the peer's CONNECT and INFO; it may say that both serv
 peer, a kind's own `join` says what the connection carries, and the session begins to exchange interest.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t
 
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.links.link cimport Link
+from gnats.core.links.remote_subs cimport HeardInterest
 from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport Connection, SessionType
 from gnats.core.net.transport cimport Transport
@@ -32,6 +33,13 @@ cdef enum:
 cdef class LinkSession(TextSession):
     cdef AccountRegistry registry
     cdef Link link
+    cdef HeardInterest heard
+    # Digests of interest, which gnats servers compare (core.subjects.digest); set before link_begin().
+    cdef uint8_t tells_digests     # this server's go to the peer
+    cdef uint8_t hears_digests     # the peer's come
+    cdef uint8_t digest_told       # the peer may ask for all interest once, because the digest differs
+    cdef uint8_t differed          # the last comparison has found a difference
+    cdef uint64_t repairs          # how often the peer has told all again, and something was missing or stale; atomic
     cdef uint8_t joined            # the control plane has registered the peer
     cdef uint8_t measured          # post EV_PONG at the next PONG
     cdef uint8_t unsettled         # it is not agreed yet whether to compress
@@ -53,6 +61,17 @@ cdef class LinkSession(TextSession):
     cdef void change_pings(self) noexcept nogil
     # Announce what waits: the link has begun.
     cdef void announce_first(self) noexcept nogil
+    # Begin to keep digests of what the peer is told, and to compare those of what it tells.
+    cdef void keep_digests(self, bint tells, bint hears) noexcept nogil
+    # Subscribe in accounts that have come since the peer has told of them.
+    cdef void take_kept(self) noexcept nogil
+    cdef void send_digest(self) noexcept nogil
+    cdef void send_digest_info(self, const char *value, size_t n) noexcept nogil
+    # Tell the peer all interest again.
+    cdef void tell_again(self) noexcept nogil
+    # The peer has told all interest that has this sum.
+    cdef void compare(self, uint64_t sum) noexcept nogil
+    cdef void end_repair(self, uint64_t sum) noexcept nogil
     # Queue a line of interest, without CR LF.
     cdef bint queue_line(self, char *line, char *end) noexcept nogil
     cdef void walk(
@@ -60,7 +79,10 @@ cdef class LinkSession(TextSession):
     # Deliver a message of the peer, in the account that it names.
     cdef void route_message(self, Message *m) noexcept nogil
     cdef void route_traced(self, Message *m) noexcept nogil
+    # The name of the only account that the link carries; p is NULL: lines name theirs.
+    cdef Slice only_account(self) noexcept nogil
     cdef int process_connect(self, char *arg, size_t n) noexcept nogil
+    cdef int process_info(self, char *arg, size_t n) noexcept nogil
     cdef int process_pong(self) noexcept nogil
 
 

@@ -3,17 +3,32 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memchr
+from libc.string cimport memchr, memcmp, strlen
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.accounts.subscriptions cimport end_subscriptions, remove_all_subs
-from gnats.core.links.link cimport link_announce, link_end, link_free, link_remove_gone, link_waits, link_walk
+from gnats.core.links.link cimport (
+    link_announce,
+    link_end,
+    link_free,
+    link_remove_gone,
+    link_sum,
+    link_waits,
+    link_walk,
+)
+from gnats.core.links.remote_subs cimport end_hearing, free_heard, hear_again, subscribe_kept
 from gnats.core.messages.message cimport SIZES_ROOM, Message
 from gnats.core.messages.reserved cimport is_jetstream_ack, plain_reply
 from gnats.core.net.connection cimport CTL_RESUME, READ_ERROR, WRITE_ERROR, Connection, Denial, SessionType
-from gnats.core.net.log_records cimport LOG_SENT_INTEREST, TRACE_OUT
+from gnats.core.net.log_records cimport (
+    LOG_INTEREST_DIFFERS,
+    LOG_INTEREST_REPAIRED,
+    LOG_SENT_INTEREST,
+    TRACE_IN,
+    TRACE_OUT,
+)
 from gnats.core.net.outbound cimport outq_put
 from gnats.core.net.pollstate cimport PollerBase
 from gnats.core.net.s2transport cimport s2_begin, s2_make, s2_set_uncompressed
@@ -28,7 +43,7 @@ from gnats.core.pings cimport (
 from gnats.core.protocol.parser cimport PARSE_OK, ParserHandlers
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, route
 from gnats.core.routing.tracing cimport TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
-from gnats.core.runtime.inbox cimport EV_BEGUN, EV_CONNECT, EV_PONG
+from gnats.core.runtime.inbox cimport EV_BEGUN, EV_CONNECT, EV_INFO, EV_PONG
 from gnats.core.runtime.kinds cimport LEAF, ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
@@ -44,13 +59,25 @@ from gnats.core.textsession cimport (
     start_auth_timer,
     stop_timers,
 )
-from gnats.includes.atomics cimport load8, unlikely
+from gnats.includes.atomics cimport bump64, load64, load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.includes.text cimport put_text
+from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 from gnats.includes.times cimport duration_of
+
+cdef extern from * nogil:
+    """
+    #define GNATS_DIGEST_INFO "{\\"digest\\":\\""
+    #define GNATS_HEX "0123456789abcdef"
+    """
+    const char *DIGEST_INFO "GNATS_DIGEST_INFO"   # what a digest, AGAIN or DIFFERS follows in an INFO
+    const char *HEX "GNATS_HEX"
 
 cdef enum:
     ACK_DOTS = 8                    # dots of "$JS.ACK.<stream>.<consumer>. ... .<pending>"
+    DIGEST_ROOM = 16                # digits of a digest
+
+cdef const char *AGAIN = b"again"      # all interest follows, and then its digest
+cdef const char *DIFFERS = b"differs"  # the answer to a digest that is not that of what has come
 
 
 cdef class LinkSession(TextSession):
@@ -113,6 +140,12 @@ cdef class LinkSession(TextSession):
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_PINGS, 0)
 
+    def snapshot(self) -> dict:
+        """Return counters as all subscribers do, with `repairs`: how often interest was repaired."""
+        found = TextSession.snapshot(self)
+        found["repairs"] = load64(&self.repairs)
+        return found
+
     # -- the session ---------------------------------------------------------------------------------------------
 
     cdef void take_link_requests(self, uint32_t ctl) noexcept nogil:
@@ -127,7 +160,10 @@ cdef class LinkSession(TextSession):
             pthread_mutex_unlock(&self.lock)
         if ctl & CTL_PINGS:
             self.change_pings()
-        link_remove_gone(self, &self.link)
+        if link_remove_gone(self, &self.link) and self.tells_digests:
+            self.tell_again()   # no lines say that interest in an account that is removed ends
+        if load8(&self.link.came):
+            self.take_kept()
 
     cdef void switch_to_s2(self) noexcept nogil:
         cdef SessionInput *input = &self.input
@@ -184,6 +220,74 @@ cdef class LinkSession(TextSession):
         if not load8(&self.closing) and not link_walk(self, &self.link, write):
             self.close_soon(WRITE_ERROR)
 
+    # -- digests of interest -------------------------------------------------------------------------------------
+
+    cdef void keep_digests(self, bint tells, bint hears) noexcept nogil:
+        self.tells_digests = tells
+        self.hears_digests = hears
+        self.link.queue.digests = tells
+
+    cdef void send_digest(self) noexcept nogil:
+        cdef uint64_t sum
+        cdef char[DIGEST_ROOM] text
+        cdef uint32_t i
+        # What permissions keep from the peer is not known.
+        if not self.tells_digests or self.guard.permissions != NULL or not link_sum(&self.link, &sum):
+            return
+        for i in range(DIGEST_ROOM):
+            text[i] = HEX[sum >> (60 - 4 * i) & 15]
+        self.send_digest_info(text, DIGEST_ROOM)
+        self.digest_told = 1
+
+    cdef void send_digest_info(self, const char *value, size_t n) noexcept nogil:
+        cdef char[FEW_BYTES] line
+        cdef char *p = put_text(put_text(line, b"INFO "), DIGEST_INFO)
+        if not self.queue_line(line, put_text(put(p, value, n), b'"}')):
+            self.close_soon(WRITE_ERROR)
+
+    cdef void tell_again(self) noexcept nogil:
+        self.digest_told = 0
+        self.send_digest_info(AGAIN, strlen(AGAIN))
+        self.walk(self.link.write)
+        if not load8(&self.closing):
+            self.send_digest()
+
+    cdef void compare(self, uint64_t sum) noexcept nogil:
+        if self.heard.again:
+            self.end_repair(sum)
+        elif self.guard.permissions != NULL or sum == self.heard.sum:
+            self.differed = 0
+        elif not self.differed:   # an account may be on its way from one connection to another
+            self.differed = 1
+        else:
+            self.differed = 0
+            self.send_digest_info(DIFFERS, strlen(DIFFERS))
+
+    cdef void end_repair(self, uint64_t sum) noexcept nogil:
+        cdef char[NUMBER_ROOM] stale
+        cdef uint64_t n = end_hearing(self, &self.heard)
+        if n or self.heard.missing:
+            bump64(&self.repairs, 1)
+            self.log(LOG_INTEREST_REPAIRED, <int64_t> self.heard.missing, stale, put_number(stale, n) - stale)
+        if sum != self.heard.sum and self.guard.permissions == NULL:
+            self.hears_digests = 0   # to ask again would not end
+            self.log(LOG_INTEREST_DIFFERS, 0, NULL, 0)
+
+    cdef void take_kept(self) noexcept nogil:
+        cdef Slice account
+        store8(&self.link.came, 0)
+        if self.heard.kept.n == 0:
+            return
+        account = self.only_account()
+        if not subscribe_kept(self, self.registry, &self.heard, &account):
+            self.out_of_memory(READ_ERROR)
+
+    cdef Slice only_account(self) noexcept nogil:
+        cdef Slice none
+        none.p = NULL
+        none.n = 0
+        return none
+
     # -- verbs ---------------------------------------------------------------------------------------------------
 
     cdef void route_message(self, Message *m) noexcept nogil:
@@ -210,6 +314,32 @@ cdef class LinkSession(TextSession):
         self.connect_has_come()
         return punt(self, EV_CONNECT, arg, n)
 
+    cdef int process_info(self, char *arg, size_t n) noexcept nogil:
+        """Digests do not wait for the control plane, for which reading would stop."""
+        cdef size_t at = strlen(DIGEST_INFO)
+        cdef uint64_t sum
+        if not (self.tells_digests or self.hears_digests) or n < at or memcmp(arg, DIGEST_INFO, at):
+            return punt(self, EV_INFO, arg, n)
+        arg += at
+        n -= at + min(n - at, strlen(b'"}'))
+        if self.trace:
+            self.trace_line(TRACE_IN, b"INFO", strlen(b"INFO"), arg, n)
+        if is_text(arg, n, DIFFERS):
+            if self.digest_told:
+                self.tell_again()
+        elif is_text(arg, n, AGAIN):
+            if self.hears_digests:
+                hear_again(&self.heard)
+        elif self.hears_digests and read_digest(arg, n, &sum):
+            self.compare(sum)
+        return go_on(self)
+
+    cdef int process_ping(self) noexcept nogil:
+        if self.tells_digests:
+            self.interest_waits = link_announce(self, &self.link, False)
+            self.send_digest()
+        return TextSession.process_ping(self)
+
     cdef int process_pong(self) noexcept nogil:
         cdef bint awaited = self.pings.out > 0
         pong_received(self, &self.pings)
@@ -219,11 +349,29 @@ cdef class LinkSession(TextSession):
         return go_on(self)
 
 
+cdef inline bint is_text(const char *p, size_t n, const char *text) noexcept nogil:
+    return n == strlen(text) and memcmp(p, text, n) == 0
+
+
+cdef bint read_digest(const char *p, size_t n, uint64_t *sum) noexcept nogil:
+    """Return whether it is a sum, and the sum."""
+    cdef const char *digit
+    cdef size_t i
+    sum[0] = 0
+    for i in range(n):
+        digit = <const char *> memchr(HEX, p[i], strlen(HEX))
+        if digit == NULL:
+            return False
+        sum[0] = sum[0] << 4 | <uint64_t> (digit - HEX)
+    return n == DIGEST_ROOM
+
+
 cdef void link_session_free(LinkSession c) noexcept nogil:
     c.started = 0       # it is in no batch
     remove_all_subs(c)
     link_end(&c.link)
     link_free(&c.link)
+    free_heard(&c.heard)
 
 
 cdef void show_deliver_subject(Message *m) noexcept nogil:
@@ -300,6 +448,10 @@ cdef int process_connect(void *owner, char *arg, size_t n) noexcept nogil:
     return (<LinkSession> owner).process_connect(arg, n)
 
 
+cdef int process_info(void *owner, char *arg, size_t n) noexcept nogil:
+    return (<LinkSession> owner).process_info(arg, n)
+
+
 cdef int process_pong(void *owner) noexcept nogil:
     return (<LinkSession> owner).process_pong()
 
@@ -313,5 +465,6 @@ cdef void share_link_verbs(ParserHandlers *verbs) noexcept nogil:
     share_verbs(verbs)
     verbs.process_account_sub = process_account_sub
     verbs.process_connect = process_connect
+    verbs.process_info = process_info
     verbs.process_pong = process_pong
     verbs.process_invalid_publish_subject = process_invalid_publish_subject

@@ -5,15 +5,14 @@ account, subject and group, as monitoring shows it: `R ACC subject[ group]`, `L 
 one account leaves out ACC.
 """
 from libc.stddef cimport size_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.links.kept_interest cimport KeptInterest
 from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.trie cimport Subscription
 
-
-cdef enum:
-    # A larger weight of a queue group counts as this: sums of weights have room for many links.
-    MOST_WEIGHT = 1 << 20
 
 cdef enum RemoteSubOutcome:
     REMOTE_SUB_OK
@@ -28,9 +27,38 @@ cdef struct RemoteInterest:
     Slice account          # p is NULL: the line names it
 
 
+# All interest that the peer has told of: the link's subscriptions, and what is kept until its account comes. The
+# owner's.
+cdef struct HeardInterest:
+    KeptInterest kept
+    uint64_t sum          # of the digests (core.subjects.digest)
+    # The peer can tell all its interest again. What it has told before counts no more from then on, and goes at the
+    # end unless it was told again.
+    uint32_t round        # how often that has begun
+    uint8_t again         # that has begun, and not ended
+    uint64_t missing      # subscriptions that were not here before
+
+
 cdef RemoteSubOutcome process_remote_sub(
-    Subscriber c, AccountRegistry registry, const RemoteInterest *whose, char *arg, size_t n) noexcept nogil
+    Subscriber c, AccountRegistry registry, HeardInterest *heard, const RemoteInterest *whose, char *arg, size_t n
+) noexcept nogil
 cdef RemoteSubOutcome process_remote_unsub(
-    Subscriber c, AccountRegistry registry, const RemoteInterest *whose, char *arg, size_t n) noexcept nogil
+    Subscriber c, AccountRegistry registry, HeardInterest *heard, const RemoteInterest *whose, char *arg, size_t n
+) noexcept nogil
+# Subscribe in the accounts that have come. `account` is the only one of the link; p is NULL: it has all. False: no
+# memory.
+cdef bint subscribe_kept(
+    Subscriber c, AccountRegistry registry, HeardInterest *heard, const Slice *account) noexcept nogil
+# A subscription goes, because its account has been removed: keep what the peer has told. False: no memory.
+cdef bint keep_heard(HeardInterest *heard, const Subscription *s) noexcept nogil
+# A subscription goes, because the link does not carry its account any more.
+cdef void forget_heard(HeardInterest *heard, const Subscription *s) noexcept nogil
+# The link does not carry an account any more: forget what is kept of it.
+cdef void forget_kept(HeardInterest *heard, const Slice *account) noexcept nogil
+cdef void free_heard(HeardInterest *heard) noexcept nogil
+# The peer tells all again.
+cdef void hear_again(HeardInterest *heard) noexcept nogil
+# It has told all: unsubscribe from the rest. Return how many that were.
+cdef uint64_t end_hearing(Subscriber c, HeardInterest *heard) noexcept nogil
 # Log a record whose data are an account that there is not, and a subject in it.
 cdef void log_unknown_account(Subscriber c, int code, const Slice *account, const Slice *subject) noexcept nogil

@@ -31,6 +31,9 @@ from gnats.core.links.remote_subs cimport (
     REMOTE_SUB_NO_MEMORY,
     RemoteInterest,
     RemoteSubOutcome,
+    forget_heard,
+    forget_kept,
+    keep_heard,
     log_unknown_account,
     process_remote_sub,
     process_remote_unsub,
@@ -52,6 +55,7 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.sessioninput cimport go_on, input_init
 from gnats.core.subjects.interest_queue cimport InterestChange, change_origin, change_queue, change_subject
+from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -121,6 +125,7 @@ cdef class RouteSession(LinkSession):
         int origins=0,
         Permissions permissions=None,
         bint measure=False,
+        bint digests=False,
     ) -> None:
         """Begin to exchange interest and messages with the peer, which is registered: send `greeting`, go on parsing.
 
@@ -129,7 +134,7 @@ cdef class RouteSession(LinkSession):
         `account` names. `headers` and `traces` say what the peer knows, `origins` whether it
         knows the origins of what comes from leaf nodes: 0, 1 (not with LS-), 2; `permissions` what is announced
         (publish) and what the peer may subscribe to. With `measure`, send a PING, and post EV_PONG when it is answered.
-        Call it once.
+        With `digests`, the peer and this server compare digests of interest. Call it once.
         Raises MemoryError.
         """
         cdef list kept = [account, *pinned]
@@ -159,6 +164,7 @@ cdef class RouteSession(LinkSession):
         self.staged_traces = traces
         self.staged_origins = origins
         self.staged_measured = measure
+        self.staged_digests = digests
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_JOINED | CTL_RESUME, 0)
 
@@ -211,6 +217,9 @@ cdef class RouteSession(LinkSession):
             self.traces = self.staged_traces
             self.origins = self.staged_origins
             apply_permissions(self)
+            self.link.unnamed = self.one_account
+            self.link.leave = leave
+            self.keep_digests(self.staged_digests, self.staged_digests)
             link_begin(&self.link)
             self.announce_first()
             if self.staged_measured:
@@ -262,6 +271,8 @@ cdef class RouteSession(LinkSession):
                 break
             if self.joined and not load8(&self.closing):
                 link_account_changed(self, &self.link, &changes[i].name)
+            if changes[i].drop:
+                forget_kept(&self.heard, &changes[i].name)
         free(changes)
 
     cdef bint set_pinned(self, const Slice *name, bint pinned) noexcept nogil:
@@ -347,9 +358,9 @@ cdef class RouteSession(LinkSession):
         if self.one_account:
             whose.account = self.account_name
         if add:
-            outcome = process_remote_sub(self, self.registry, &whose, arg, n)
+            outcome = process_remote_sub(self, self.registry, &self.heard, &whose, arg, n)
         else:
-            outcome = process_remote_unsub(self, self.registry, &whose, arg, n)
+            outcome = process_remote_unsub(self, self.registry, &self.heard, &whose, arg, n)
         if outcome == REMOTE_SUB_BAD_ARGS:
             return self.violation(BAD_REMOTE_SUB_ARGS if add else BAD_REMOTE_UNSUB_ARGS, whose.kind, arg, n)
         if outcome == REMOTE_SUB_NO_MEMORY:
@@ -382,6 +393,9 @@ cdef class RouteSession(LinkSession):
         self.route_message(&m)
         return go_on(self)
 
+    cdef Slice only_account(self) noexcept nogil:
+        return self.account_name if self.one_account else LinkSession.only_account(self)
+
     cdef void *account_of(self, const Message *m) noexcept nogil:
         """Return the account that a message names, NULL when there is none."""
         if m.remote == NULL or not self.joined:
@@ -413,6 +427,13 @@ cdef inline uint32_t fnv32(const Slice *name) noexcept nogil:
 
 cdef bint carries(Subscriber owner, Account account) noexcept nogil:
     return (<RouteSession> owner).carries(account)
+
+
+cdef void leave(Subscriber owner, const Subscription *s, bint removed) noexcept nogil:
+    if not removed:
+        forget_heard(&(<RouteSession> owner).heard, s)
+    elif not keep_heard(&(<RouteSession> owner).heard, s):
+        owner.out_of_memory(READ_ERROR)
 
 
 cdef bint write_change(Subscriber owner, const InterestChange *change) noexcept nogil:

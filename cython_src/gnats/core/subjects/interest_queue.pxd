@@ -10,7 +10,7 @@ A queue that runs out of memory or exceeds its limit drops everything and is *in
 again: the link must then begin anew.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport InterestSink, Sublist
@@ -63,7 +63,8 @@ cdef struct ChangeTable:
 
 
 cdef struct InterestQueue:
-    uint8_t wanted            # WANT_* bits; like the next three, set once
+    uint8_t wanted            # WANT_* bits; like the next four, set once
+    uint8_t digests           # keep sums of digests
     size_t limit              # most bytes of changes
     # What the sinks call; at first, it notes a change as the sublist tells it, as `wanted` says. A link that makes
     # differences among the subscriptions of other links sets another, which calls interest_queue_note(). Both run with
@@ -80,6 +81,7 @@ cdef struct InterestQueue:
     InterestChange *first
     InterestChange *last
     size_t bytes
+    uint64_t sum              # with `digests`: of the interest that the link is told of, what waits included
     uint8_t incomplete
     uint8_t keeps             # see interest_queue_keep()
 
@@ -89,14 +91,18 @@ cdef struct FollowedAccount:
     InterestSink sink         # first: the sublist knows only this
     InterestQueue *queue
     void *account
+    Slice name                # the account's in digests; p is NULL: these leave it out
+    uint64_t sum              # its part of the queue's; under the queue's lock
 
 
 cdef void interest_queue_init(
     InterestQueue *q, uint8_t wanted, size_t limit, void (*wake)(void *link) noexcept nogil, void *link) noexcept nogil
 # Free all changes. The queue follows no account any more.
 cdef void interest_queue_free(InterestQueue *q) noexcept nogil
-# Put all interest in an account's sublist into the queue, and all changes from now on. `account` comes back with them.
-cdef void interest_queue_follow(InterestQueue *q, FollowedAccount *sink, Sublist sl, void *account) noexcept nogil
+# Put all interest in an account's sublist into the queue, and all changes from now on. `account` comes back with them;
+# `name` is the account's in digests, NULL: these leave it out.
+cdef void interest_queue_follow(
+    InterestQueue *q, FollowedAccount *sink, Sublist sl, void *account, const Slice *name) noexcept nogil
 # Note the interest of an origin (NULL: none) in the subject and queue group of `s`: it was `before`, and is `now`.
 cdef void interest_queue_note(
     FollowedAccount *followed, const Slice *origin, const Subscription *s, const Interest *before,
@@ -104,6 +110,8 @@ cdef void interest_queue_note(
 # The same for interest that was 0 at a moment ago, of which a part that weighs `n` has come.
 cdef void interest_queue_add(
     FollowedAccount *followed, const Slice *origin, const Subscription *s, uint32_t n) noexcept nogil
+# Return whether the link has taken all changes, with the sum of the digests of all interest that it was told of.
+cdef bint interest_queue_sum(InterestQueue *q, uint64_t *sum) noexcept nogil
 # Follow an account no longer, and drop its changes. Those that the link has taken are the link's.
 cdef void interest_queue_leave(FollowedAccount *sink, Sublist sl) noexcept nogil
 # While `keep`, a change that is undone stays: the link may have been told of it otherwise, by another queue.

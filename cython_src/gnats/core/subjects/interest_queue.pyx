@@ -7,6 +7,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from gnats.core.runtime.hash_table cimport as_chained, as_chains, chains_add, chains_clear, chains_remove
 from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.digest cimport MOST_WEIGHT, digest_begin, digest_end, digest_word
 from gnats.core.subjects.subject cimport hash_bytes, hash_seed_a, mul_mix
 from gnats.core.subjects.sublist cimport InterestSink, Sublist, sub_queue, sub_subject
 from gnats.core.subjects.trie cimport Interest, Node, Subscription
@@ -39,10 +40,15 @@ cdef void interest_queue_free(InterestQueue *q) noexcept nogil:
     pthread_mutex_destroy(&q.lock)
 
 
-cdef void interest_queue_follow(InterestQueue *q, FollowedAccount *sink, Sublist sl, void *account) noexcept nogil:
+cdef void interest_queue_follow(
+    InterestQueue *q, FollowedAccount *sink, Sublist sl, void *account, const Slice *name
+) noexcept nogil:
+    memset(sink, 0, sizeof(FollowedAccount))
     sink.sink.changed = q.note
     sink.queue = q
     sink.account = account
+    if name != NULL:
+        sink.name = name[0]
     sl.add_sink(&sink.sink)
 
 
@@ -52,6 +58,7 @@ cdef void interest_queue_leave(FollowedAccount *sink, Sublist sl) noexcept nogil
     cdef InterestChange *following
     sl.remove_sink(&sink.sink)
     pthread_mutex_lock(&q.lock)
+    q.sum -= sink.sum
     change = q.first
     while change != NULL:
         following = change.later
@@ -81,6 +88,15 @@ cdef InterestChange *interest_queue_take(InterestQueue *q, uint32_t most, bint *
         most -= 1
     end[0] = NULL
     store8_release(&q.waiting, q.first != NULL)
+    pthread_mutex_unlock(&q.lock)
+    return taken
+
+
+cdef bint interest_queue_sum(InterestQueue *q, uint64_t *sum) noexcept nogil:
+    cdef bint taken
+    pthread_mutex_lock(&q.lock)
+    sum[0] = q.sum
+    taken = q.first == NULL and not q.incomplete
     pthread_mutex_unlock(&q.lock)
     return taken
 
@@ -120,7 +136,7 @@ cdef void put(
     pthread_mutex_lock(&q.lock)
     idle = q.first == NULL and not q.incomplete
     # The changes of an incomplete queue are not needed: a link that begins anew gets all interest.
-    if not q.incomplete and not put_change(q, followed.account, origin, s, before, now, add):
+    if not q.incomplete and not put_change(q, followed, origin, s, before, now, add):
         drop_all(q)
         q.incomplete = 1
     idle = idle and (q.first != NULL or q.incomplete)
@@ -175,15 +191,41 @@ cdef InterestChange *find_change(
     return NULL
 
 
+cdef void count_change(
+    InterestQueue *q, FollowedAccount *followed, const Slice *origin, const Subscription *s, uint32_t before,
+    uint32_t now
+) noexcept nogil:
+    """Note the difference that a change of local interest makes to the sums."""
+    cdef uint64_t digest = digest_begin(c'L' if origin.n else c'R')
+    cdef Slice word
+    if origin.n:
+        digest = digest_word(digest, origin)
+    if followed.name.p != NULL:
+        digest = digest_word(digest, &followed.name)
+    word.p = <char *> sub_subject(s)
+    word.n = s.subject_len
+    digest = digest_word(digest, &word)
+    if s.queue_len:
+        word.p = <char *> sub_queue(s)
+        word.n = s.queue_len
+        digest = digest_word(digest, &word)
+    digest = digest_end(digest) * (
+        <uint64_t> min(now, <uint32_t> MOST_WEIGHT) - <uint64_t> min(before, <uint32_t> MOST_WEIGHT))
+    q.sum += digest
+    followed.sum += digest
+
+
 cdef bint put_change(
-    InterestQueue *q, void *account, const Slice *origin, const Subscription *s, const Interest *before,
+    InterestQueue *q, FollowedAccount *followed, const Slice *origin, const Subscription *s, const Interest *before,
     const Interest *now, bint add
 ) noexcept nogil:
     """Note the present interest in the subject and group of s; with `add`, how much more it is. False: no room."""
     cdef size_t text = <size_t> s.subject_len + s.queue_len
+    cdef void *account = followed.account
     cdef uint32_t hash = <uint32_t> mul_mix(
         <uint64_t> account ^ hash_seed_a, (<uint64_t> s.queue_len << 32) ^ hash_bytes(sub_subject(s), text))
     cdef InterestChange *change
+    cdef uint32_t known
     cdef Slice nobody
     if origin == NULL:
         nobody.p = <char *> sub_subject(s)
@@ -193,10 +235,13 @@ cdef bint put_change(
         hash ^= <uint32_t> hash_bytes(origin.p, origin.n)
     change = find_change(q, account, origin, s, hash)
     if change != NULL:
+        known = change.now.local
         if add:
             change.now.local += now.local
         else:
             change.now = now[0]
+        if q.digests:
+            count_change(q, followed, origin, s, known, change.now.local)
         if not q.keeps and same_interest(&change.before, &change.now):
             take_out(q, change)
             free(change)
@@ -226,6 +271,8 @@ cdef bint put_change(
         q.first = change
     q.last = change
     q.bytes += change_size(text + origin.n)
+    if q.digests:
+        count_change(q, followed, origin, s, before.local, now.local)
     return True
 
 
@@ -287,7 +334,7 @@ cdef class QueueProbe:
         """Follow the account of a sublist."""
         cdef Sublist sl = self.sublists[number]
         with nogil:
-            interest_queue_follow(&self.queue, &self.sinks[number], sl, <void *> <size_t> number)
+            interest_queue_follow(&self.queue, &self.sinks[number], sl, <void *> <size_t> number, NULL)
 
     def leave(self, uint32_t number) -> None:
         """Undo follow()."""

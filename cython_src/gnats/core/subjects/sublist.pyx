@@ -42,10 +42,9 @@ cdef Subscription *sub_new(
     s.sid_len = <uint32_t>sid_len
     s.hash = hash_bytes(sid, sid_len)
     memcpy(s.data, subject, subject_len)
-    if queue_len:   # `queue` and `sid` may be NULL without one
+    if queue_len:   # `queue` may be NULL without one
         memcpy(s.data + subject_len, queue, queue_len)
-    if sid_len:
-        memcpy(s.data + subject_len + queue_len, sid, sid_len)
+    memcpy(s.data + subject_len + queue_len, sid, sid_len)
     return s
 
 

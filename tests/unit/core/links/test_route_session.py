@@ -281,7 +281,7 @@ def test_interest_goes_with_the_account(plane: DataPlane, other: int) -> None:
     assert (kept.sublist.count(), lost.sublist.count()) == (1, 1)
     again = plane.account("B")
     route.hear()
-    route.say(b"RS+ B foo\r\n")
+    route.say(b"RS+ B foo\r\nRS- B bar g\r\n")
     assert again.sublist.count() == 1
 
 
