@@ -19,7 +19,7 @@ from gnats.go.text import join_host_port, quote, text_bytes
 from gnats.go.url import URL
 from gnats.options.options import Options
 from gnats.options.values.auth import Permissions
-from gnats.options.values.cluster import S2_AUTO, S2_UNCOMPRESSED, ClusterOptions
+from gnats.options.values.cluster import NO_CLUSTER, RESERVED, S2_AUTO, S2_UNCOMPRESSED, ClusterOptions
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -127,6 +127,10 @@ class Handshake:
         if connect.gateway:
             gateway = f"Rejecting connection from gateway {quote(connect.gateway)} on the Route port"
             self._reject(route, ClosedState.WRONG_GATEWAY, gateway, "wrong gateway")
+            return
+        if connect.cluster == NO_CLUSTER:
+            reserved = f"Rejecting connection, cluster name {quote(NO_CLUSTER)} is reserved"
+            self._reject(route, ClosedState.CLUSTER_NAME_CONFLICT, reserved, RESERVED)
             return
         ours = str(self._name)
         agreed = self._name.agrees(connect.cluster, generated=connect.generated)

@@ -155,6 +155,7 @@ class OwnInfo:
             **self.permissions(),
             "lnoc": True,
             "lnocu": True,
+            "ln": True,
             "route_pool_size": max(cluster.pool_size, 0),
             "gateway_url": self._gateway_url(),
             "leafnode_urls": [url] if (url := self._leaf_url()) else (),
@@ -181,6 +182,7 @@ class OwnInfo:
             "cluster": str(name),
             "cluster_dynamic": name.generated,
             "lnoc": True,
+            "ln": True,
         }
         return server_connect_line(values)
 
@@ -239,8 +241,13 @@ class PeerInfo:
 
     @property
     def origins(self) -> int:
-        """Whether the server knows the origins of what comes from leaf nodes: 0; 1, but for LS-; 2."""
-        return 0 if not self.sent.get("lnoc") else 2 if self.sent.get("lnocu") else 1
+        """Whether the server knows the origins of what comes from leaf nodes: 0; 1, but for LS-; 2.
+
+        3: it also knows the origin that stands for no cluster.
+        """
+        if not self.sent.get("lnoc"):
+            return 0
+        return 1 if not self.sent.get("lnocu") else 3 if self.sent.get("ln") else 2
 
     @property
     def kind_of_port(self) -> str:
@@ -265,6 +272,7 @@ _ROUTE_CONNECT: Struct = {
     "cluster_dynamic": "bool",
     "lnoc": "bool",
     "lnocu": "bool",
+    "ln": "bool",
     "gateway": "string",
     "headers": "bool",
     "echo": "bool",

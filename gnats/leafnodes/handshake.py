@@ -23,7 +23,14 @@ from gnats.leafnodes.authorization import LeafAuthorization
 from gnats.leafnodes.credentials import CredentialsError, signed
 from gnats.leafnodes.info import OwnInfo, PeerConnect, PeerInfo, at_least, connect_line
 from gnats.leafnodes.leaf import Leaf
-from gnats.options.values.cluster import NOT_SUPPORTED, OFF, S2_AUTO, S2_UNCOMPRESSED, Compression
+from gnats.options.values.cluster import (
+    NOT_SUPPORTED,
+    OFF,
+    S2_AUTO,
+    S2_UNCOMPRESSED,
+    Compression,
+    name_fault,
+)
 from gnats.version import NATS_VERSION
 
 if TYPE_CHECKING:
@@ -41,7 +48,6 @@ FINISH_TIMEOUT = 2.0
 DUPLICATE = ClosedState.DUPLICATE_REMOTE_LEAFNODE_CONNECTION
 SAME_CLUSTER_NAME = "remote leafnode has same cluster name"
 MIN_VERSION = "connection rejected since minimum version required is"
-_SPACES = "cluster name cannot contain spaces"
 _CLIENT = "attempted to connect to leaf node port"
 _WRONG_PORT = "attempted to connect to wrong port"
 _VIOLATION = "Authorization Violation"
@@ -199,8 +205,8 @@ class Handshake:
         except JSONError as exc:
             self._malformed(leaf, exc)
             return
-        if " " in connect.cluster:
-            self._reject(leaf, ClosedState.PROTOCOL_VIOLATION, _SPACES, _SPACES)
+        if fault := name_fault(connect.cluster):
+            self._reject(leaf, ClosedState.PROTOCOL_VIOLATION, fault, fault)
             return
         if connect.cluster and connect.cluster == opts.cluster.name:
             self._reject(leaf, ClosedState.CLUSTER_NAMES_IDENTICAL, SAME_CLUSTER_NAME, SAME_CLUSTER_NAME)
@@ -325,8 +331,8 @@ class Handshake:
             leaf.nonce = info.nonce  # the next INFO may be without
             if self._compresses(leaf, info, leaf.remote.options.compression):
                 return  # another INFO follows
-        if " " in info.cluster:
-            leaf.refuse(self._log, ClosedState.PROTOCOL_VIOLATION, _SPACES)
+        if fault := name_fault(info.cluster):
+            leaf.refuse(self._log, ClosedState.PROTOCOL_VIOLATION, fault)
             return
         leaf.has_info = True
         leaf.nonce = info.nonce or leaf.nonce

@@ -31,6 +31,7 @@ from gnats.go.text import duration, join_host_port, os_error
 from gnats.log.logger import Logger, SilentLogger
 from gnats.nkeys.identity import NuidSource, new_identity
 from gnats.options.options import Options
+from gnats.options.values.cluster import name_fault
 from gnats.runtime.accept import AcceptLoop, listen_for_clients
 from gnats.runtime.dispatch import EventTable
 from gnats.runtime.pollers import Pollers, io_threads
@@ -791,6 +792,8 @@ def _with_cluster_name(opts: Options) -> Options:
         opts.cluster = replace(cluster, name=NuidSource().next(), generated=True)
     elif opts.leafnodes.remotes and not cluster.name:
         opts.cluster = replace(cluster, name=opts.server_name, hidden=True)
+        if fault := name_fault(opts.server_name):
+            raise OptionError(fault)
     return opts
 
 

@@ -416,6 +416,7 @@ BAD: list[tuple[str, int, str]] = [
         for body, needle in [
             ("zz: 1", 'unknown field "zz"'),
             ("name: 'a b'", "cluster name cannot contain spaces"),
+            ("name: _", "cluster name is reserved"),
             ("name: 1", "name"),
             ("listen: x", "listen"),
             ("port: x", "port"),

@@ -63,6 +63,7 @@ BAD: list[tuple[str, int, str]] = [
             ("permissions {}", 'unknown field "permissions"'),
             ("name: 1", "name"),
             ("name: 'a b'", "gateway name cannot contain spaces"),
+            ("name: _", "cluster name is reserved"),
             ("listen: x", "listen"),
             ("port: x", "port"),
             ("port: 1.5", "port"),

@@ -24,6 +24,7 @@ VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 CREATED = "INF Leafnode connection created "
 DOMAINS = 'INF JetStream using domains: local "", remote ""'
 SPACES = "cluster name cannot contain spaces"
+RESERVED = "cluster name is reserved"
 SAME_CLUSTER = "remote leafnode has same cluster name"
 WRONG_PORT = "attempted to connect to leaf node port"
 USERS = """
@@ -230,6 +231,13 @@ REFUSED: dict[str, tuple[Send, tuple[bytes, list[str]]]] = {
         (
             f"-ERR '{SPACES}'\r\n".encode(),
             [CREATED, f"ERR {SPACES} - Account:$G", closed("Protocol Violation"), f"ERR {SPACES}"],
+        ),
+    ),
+    "the name of no cluster": (
+        lambda fake: fake.connect(cluster="_"),
+        (
+            f"-ERR '{RESERVED}'\r\n".encode(),
+            [CREATED, f"ERR {RESERVED} - Account:$G", closed("Protocol Violation"), f"ERR {RESERVED}"],
         ),
     ),
 }

@@ -36,7 +36,8 @@ SERVICES = [
 ]
 CREATED = "INF Leafnode connection created for account: $G "
 WRONG_PORT = "ERR attempted to connect to wrong port"
-SPACES = "cluster name cannot contain spaces"
+NAMES = {"a b": "cluster name cannot contain spaces", "_": "cluster name is reserved"}
+"""Names that no cluster can have, and why."""
 
 
 @pytest.fixture
@@ -214,12 +215,21 @@ def test_the_port_for_others(launch: Launch, port: str) -> None:
     server.wait_log(rf"{address[1]} - lid:\d+ - Leafnode connection closed: Incorrect Port\n")
 
 
-def test_blanks_in_the_clusters_name(launch: Launch, listener: LeafListener, fake: FakeLeaf) -> None:
+@pytest.mark.parametrize(("name", "why"), NAMES.items())
+def test_a_name_that_no_cluster_can_have(
+    launch: Launch, listener: LeafListener, fake: FakeLeaf, name: str, why: str
+) -> None:
     server = launch_soliciting(launch, listener.url)
     with listener.take() as peer:
-        peer.send(fake.info(cluster="a b"))
-        error = f"-ERR '{SPACES}'\r\n".encode()
-        refused(server, listener, peer, f"ERR {SPACES}", closed("Protocol Violation"), answer=error)
+        peer.send(fake.info(cluster=name))
+        error = f"-ERR '{why}'\r\n".encode()
+        refused(server, listener, peer, f"ERR {why}", closed("Protocol Violation"), answer=error)
+
+
+def test_a_servers_name_that_no_cluster_can_have(launch: Launch, listener: LeafListener) -> None:
+    """A server outside of a cluster has its own name as that of its cluster."""
+    with pytest.raises(RuntimeError, match="cluster name is reserved"):
+        launch_soliciting(launch, listener.url, config="server_name: _")
 
 
 @pytest.mark.parametrize("host", ["x" * 64, "..", "\ufffd"])

@@ -23,8 +23,6 @@ from .differences import INFO_EXTRA, INFO_MISSING
 pytestmark = pytest.mark.timeout(60)
 
 VOLATILE = {"server_id", "port", "nonce", "connect_urls"}
-UNSETTLED = {"ln"}
-"""A field that only the newest nats-server has; its meaning is not known."""
 VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 CREATED = "INF Route connection created"
 CONFLICT = "cluster name from remote server conflicts"
@@ -65,7 +63,7 @@ SETTINGS = {
 def fields(peer: RoutePeer) -> list[tuple[str, Any]]:
     """Return the members of the first INFO in order, without those that may differ; volatile ones as None."""
     members = json.loads(peer.seen[0][5:], object_pairs_hook=list)
-    leave = INFO_MISSING.keys() | INFO_EXTRA.keys() | UNSETTLED
+    leave = INFO_MISSING.keys() | INFO_EXTRA.keys()
     return [(name, None if name in VOLATILE else value) for name, value in members if name not in leave]
 
 
@@ -124,11 +122,19 @@ def rejected(name: str) -> tuple[bytes, list[str]]:
     return f"-ERR '{text}'\r\n".encode(), log
 
 
+RESERVED = 'Rejecting connection, cluster name "_" is reserved'
 UNAUTHENTICATED = VIOLATION, [CREATED, "ERR authentication error", closed("Authentication Failure")]
 NO_JSON = b"", [CREATED, "ERR unexpected end of JSON input", closed("Protocol Violation")]
 
 Send = Callable[[Fake], bytes]
 REFUSED: dict[str, tuple[Send, tuple[bytes, list[str]]]] = {
+    "the name of no cluster": (
+        lambda fake: fake.connect(cluster="_"),
+        (
+            f"-ERR '{RESERVED}'\r\n".encode(),
+            [CREATED, f"ERR {RESERVED}", closed("Cluster Name Conflict"), "ERR cluster name is reserved"],
+        ),
+    ),
     "INFO before CONNECT": (lambda fake: fake.info(), UNAUTHENTICATED),
     "PING before CONNECT": (lambda fake: b"PING\r\n", UNAUTHENTICATED),
     "SUB before CONNECT": (lambda fake: b"SUB foo 1\r\n", UNAUTHENTICATED),

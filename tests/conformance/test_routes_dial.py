@@ -54,14 +54,13 @@ def greeted(fake: Fake, listener: RouteListener) -> tuple[RoutePeer, RoutePeer]:
     return (second, first) if first.account else (first, second)
 
 
-CONNECT = ["echo", "verbose", "pedantic", "tls_required", "headers", "name", "cluster", "lnoc"]
+CONNECT = ["echo", "verbose", "pedantic", "tls_required", "headers", "name", "cluster", "lnoc", "ln"]
 
 
 def test_connect(launch: Launch, listener: RouteListener, fake: Fake) -> None:
     server = dialling(launch, listener)
     peer = fake.accept(listener)
-    values = [True, False, False, False, True, monitor(server, "/varz")["server_id"], "C", True]
-    peer.connect.pop("ln", None)  # the meaning of which is not known
+    values = [True, False, False, False, True, monitor(server, "/varz")["server_id"], "C", True, True]
     assert list(peer.connect.items()) == list(zip(CONNECT, values, strict=True))
 
 
@@ -90,13 +89,13 @@ def test_info_of_the_pool_waits_for_the_peers(launch: Launch, listener: RouteLis
 
 INFO = [
     "server_id", "server_name", "version", "proto", "host", "port", "headers", "max_payload", "nonce",
-    "cluster", "connect_urls", "compression", "lnoc", "lnocu", "route_pool_size", "route_pool_idx",
+    "cluster", "connect_urls", "compression", "lnoc", "lnocu", "ln", "route_pool_size", "route_pool_idx",
 ]  # fmt: skip
 
 
 def names(info: dict[str, Any]) -> list[str]:
     """Return the names of an INFO's members, but for those that nats-server or gnats alone has."""
-    return [name for name in info if name not in ("go", "gnats", "ln", "interest_digests")]
+    return [name for name in info if name not in ("go", "gnats", "interest_digests")]
 
 
 def test_the_pool(launch: Launch, listener: RouteListener, fake: Fake) -> None:

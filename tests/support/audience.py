@@ -25,7 +25,7 @@ class Place:
     """Of a leaf node: the peer is the hub."""
     isolated: bool = False
     origins: int = 2
-    """Of a route: 0 when the peer knows no origins."""
+    """Of a route: 0 when the peer knows no origins, 3 when it also knows the one that is no cluster."""
 
 
 def same(cluster: bytes, other: bytes) -> bool:
@@ -60,8 +60,9 @@ def told_of(place: Place, interest: Iterable[tuple[Place, Mapping[tuple[bytes, K
     for of, subscriptions in interest:
         for (origin, key), weight in subscriptions.items():
             if is_told(place, of, origin, key[0]):
-                by_origin = place.kind == ROUTER and of.kind == LEAF and place.origins and of.cluster
-                total[of.cluster if by_origin else b"", key] += weight
+                by_origin = place.kind == ROUTER and of.kind == LEAF and place.origins
+                none = b"_" if place.origins == 3 else b""
+                total[(of.cluster or none) if by_origin else b"", key] += weight
     weighs = place.kind != GATEWAY
     return {key: weight if weighs and key[1][1] else 1 for key, weight in total.items()}
 

@@ -35,6 +35,7 @@ from gnats.options.values.cluster import (
     Compression,
     RoutePermissions,
     check_route_permissions,
+    name_fault,
 )
 
 
@@ -56,8 +57,8 @@ def cluster_options(key: str, token: Token, problems: Problems) -> ClusterOption
 
 def _name(key: str, token: Token, problems: Problems) -> str:
     name = string(key, token, problems)
-    if " " in name:
-        raise ConfigError(token, "cluster name cannot contain spaces")
+    if fault := name_fault(name):
+        raise ConfigError(token, fault)
     return name
 
 

@@ -21,6 +21,7 @@ from gnats.options.keys.values import (
     string,
     write_timeout,
 )
+from gnats.options.values.cluster import NO_CLUSTER, RESERVED
 from gnats.options.values.gateway import GatewayOptions, RemoteGatewayOptions
 from gnats.options.values.tls import TLSOptions
 
@@ -37,6 +38,8 @@ def _name(key: str, token: Token, problems: Problems) -> str:
     name = string(key, token, problems)
     if " " in name:
         raise ConfigError(token, "gateway name cannot contain spaces")
+    if name == NO_CLUSTER:
+        raise ConfigError(token, RESERVED)
     return name
 
 

@@ -15,6 +15,9 @@ LOOPBACK = "127.0.0.1"
 POOL_SIZE = 3
 MAX_PING_INTERVAL = 30.0
 """Seconds between PINGs on a route, at most (routeMaxPingInterval)."""
+NO_CLUSTER = "_"
+"""Stands on routes for the cluster of leaf nodes that are in none; no cluster can be called so."""
+RESERVED = "cluster name is reserved"
 
 NOT_SUPPORTED, OFF, ACCEPT, S2_AUTO = "not supported", "off", "accept", "s2_auto"
 S2_UNCOMPRESSED, S2_FAST, S2_BETTER, S2_BEST = "s2_uncompressed", "s2_fast", "s2_better", "s2_best"
@@ -142,8 +145,8 @@ class ClusterOptions:
 
     def validate(self) -> None:
         """Check the options as nats-server does. Raises OptionError."""
-        if " " in self.name:
-            raise OptionError("cluster name cannot contain spaces")
+        if fault := name_fault(self.name):
+            raise OptionError(fault)
         if not RANDOM_PORT <= self.port <= 65535:
             raise OptionError(f"cluster port {self.port} is not a port: -1 (a free one) to 65535")
         check_route_permissions(self.permissions)
@@ -157,6 +160,13 @@ class ClusterOptions:
                 )
         if self.advertise:
             parse_host_port(self.advertise, self.port)
+
+
+def name_fault(name: str) -> str:
+    """Return why a cluster cannot have a name; empty: it can."""
+    if " " in name:
+        return "cluster name cannot contain spaces"
+    return RESERVED if name == NO_CLUSTER else ""
 
 
 def check_route_permissions(permissions: RoutePermissions | None) -> None:

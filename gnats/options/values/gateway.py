@@ -8,7 +8,7 @@ from gnats.errors import OptionError
 from gnats.go.hostport import RANDOM_PORT, parse_host_port
 from gnats.go.text import quote
 from gnats.go.url import URL
-from gnats.options.values.cluster import LOOPBACK
+from gnats.options.values.cluster import LOOPBACK, NO_CLUSTER, RESERVED
 from gnats.options.values.tls import TLS_TIMEOUT, TLSOptions, default_auth_timeout
 
 
@@ -77,6 +77,8 @@ class GatewayOptions:
             raise OptionError("gateway has no name")
         if " " in self.name:
             raise OptionError("gateway name cannot contain spaces")
+        if self.name == NO_CLUSTER:
+            raise OptionError(RESERVED)
         if not self.port:
             raise OptionError(f"gateway {quote(self.name)} has no port specified (select -1 for random port)")
         if not RANDOM_PORT <= self.port <= 65535:

@@ -38,7 +38,7 @@ def test_the_first_info_has_nats_servers_fields_in_its_order() -> None:
     found = fields(own().initial(index=2))
     assert list(found) == [
         *("server_id", "server_name", "version", "proto", "go", "host", "port", "headers", "max_payload"),
-        *("nonce", "cluster", "connect_urls", "compression", "lnoc", "lnocu"),
+        *("nonce", "cluster", "connect_urls", "compression", "lnoc", "lnocu", "ln"),
         *("route_pool_size", "route_pool_idx", "interest_digests"),
     ]
     assert (found["server_id"], found["proto"], found["port"]) == ("ID", 3, 6222)
@@ -82,10 +82,8 @@ def test_later_infos_have_no_nonce() -> None:
 def test_connect() -> None:
     line = own(generated=True).connect(URL("nats", "u", "p", "h:1"))
     assert line.startswith(b'CONNECT {"echo":true,"verbose":false,"pedantic":false,"user":"u","pass":"p",')
-    expected = (
-        b'"tls_required":false,"headers":true,"name":"ID","cluster":"C","cluster_dynamic":true,"lnoc":true}'
-    )
-    assert line.endswith(expected + b"\r\n")
+    expected = b'"tls_required":false,"headers":true,"name":"ID","cluster":"C","cluster_dynamic":true,'
+    assert line.endswith(expected + b'"lnoc":true,"ln":true}\r\n')
     assert b"user" not in own().connect(URL("nats", host="h:1"))
 
 

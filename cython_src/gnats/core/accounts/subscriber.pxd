@@ -36,7 +36,7 @@ cdef class Subscriber(Connection):
     cdef uint8_t one_account      # a link that carries one account, which messages do not name
     # of a link; set before it has subscriptions
     cdef uint8_t traces           # the peer knows traces of messages,
-    cdef uint8_t origins          # and origins of what comes from leaf nodes; 1: but for the end of interest
+    cdef uint8_t origins          # and origins of what comes from leaf nodes; 1: but for LS-; 3: also `_`, no cluster
     cdef uint8_t spoke            # of a leaf node: the peer is the hub
     cdef uint8_t isolated         # of a leaf node: it is not told of other leaf nodes' interest
     # of a leaf node and of a gateway: the cluster at the other end, or empty; memory of `keep`

@@ -3,13 +3,14 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memset
 
 from gnats.core.accounts.subscriber cimport Subscriber
-from gnats.core.routing.origins cimport is_loop_subject, routed_origin, same_cluster
+from gnats.core.routing.origins cimport in_cluster, is_loop_subject, routed_origin, same_cluster
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.interest_queue cimport FollowedAccount, interest_queue_add, interest_queue_note
 from gnats.core.subjects.sublist cimport InterestSink, sub_subject
 from gnats.core.subjects.trie cimport (
     KIND_LEAF,
     KIND_ROUTER,
+    SUB_SHADOW,
     Interest,
     Node,
     Subscription,
@@ -21,6 +22,7 @@ from gnats.core.subjects.trie cimport (
 )
 
 cdef enum:
+    ORIGINS_OF_ALL = 3   # Subscriber.origins: the peer knows the origin `_`
     ENOUGH = 2   # subscriptions outside of queue groups that make no difference to a further one that comes or goes
 
 
@@ -54,17 +56,32 @@ cdef inline bint of_own_leaf(const Subscription *s) noexcept nogil:
     return s.kind == KIND_LEAF and not (<Subscriber> s.client).spoke
 
 
+cdef inline Slice told_origin(const Subscription *s) noexcept nogil:
+    """Return the origin under which the interest of a leaf node is told: its cluster, or the one that stands for no
+    cluster. That is also a shadow's, so that messages come from the same cluster."""
+    cdef Slice origin = (<Subscriber> s.client).cluster
+    if s.flags == SUB_SHADOW or origin.n == 0:
+        origin.p = b"_"
+        origin.n = 1
+    return origin
+
+
 cdef inline bint told_by_origin(Subscriber route, const Subscription *s) noexcept nogil:
-    """Return whether the peer is told of it under the name of the leaf nodes' cluster; else it is as this server's."""
-    return route.origins != 0 and of_own_leaf(s) and (<Subscriber> s.client).cluster.n != 0
+    """Return whether the peer is told of it with an origin; else it is as this server's."""
+    return route.origins != 0 and of_own_leaf(s) and (
+        route.origins >= ORIGINS_OF_ALL or (s.flags != SUB_SHADOW and (<Subscriber> s.client).cluster.n != 0))
 
 
 cdef uint32_t weight_of_origin(const Node *node, const Slice *origin) noexcept nogil:
-    """Return the interest of the leaf nodes of a cluster; outside of queue groups, some more are as many."""
+    """Return the interest of the leaf nodes of an origin; outside of queue groups, some more are as many."""
     cdef Subscription **subs = node_subs(<Node *> node)
+    cdef Slice own
     cdef uint32_t i, weight = 0
     for i in range(node_links(node)):
-        if of_own_leaf(subs[i]) and same_cluster(&(<Subscriber> subs[i].client).cluster, origin):
+        if not of_own_leaf(subs[i]):
+            continue
+        own = told_origin(subs[i])
+        if same_cluster(&own, origin):
             weight += weight_of(subs[i])
             if not subs[i].queue_len and weight == ENOUGH:
                 break
@@ -96,6 +113,7 @@ cdef void note_all_for_route(
     const Interest *now
 ) noexcept nogil:
     cdef Subscription **subs
+    cdef Slice origin
     cdef uint32_t i, weight
     cdef int64_t more
     if interest_total(before) == 0:   # also when a link begins, and learns of all that is there
@@ -103,10 +121,12 @@ cdef void note_all_for_route(
         subs = node_subs(<Node *> node)
         for i in range(node_links(node)):
             if told_by_origin(route, subs[i]):
-                interest_queue_add(followed, &(<Subscriber> subs[i].client).cluster, subs[i], weight_of(subs[i]))
+                origin = told_origin(subs[i])
+                interest_queue_add(followed, &origin, subs[i], weight_of(subs[i]))
     elif told_by_origin(route, s):
-        weight = weight_of_origin(node, &(<Subscriber> s.client).cluster)
-        note_local(followed, &(<Subscriber> s.client).cluster, s, weight - difference(before, now), weight)
+        origin = told_origin(s)
+        weight = weight_of_origin(node, &origin)
+        note_local(followed, &origin, s, weight - difference(before, now), weight)
     elif of_own_leaf(s) or not is_remote(s):
         more = difference(before, now) if s.kind == KIND_LEAF else <int64_t> now.local - <int64_t> before.local
         if more:
@@ -124,7 +144,7 @@ cdef bint counts(Subscriber leaf, const Subscription *s) noexcept nogil:
     if s.client == <void *> leaf:
         return False
     if s.kind == KIND_LEAF:
-        if leaf.isolated or same_cluster(&(<Subscriber> s.client).cluster, &leaf.cluster):
+        if leaf.isolated or in_cluster(s, &leaf.cluster):
             return False
         return not leaf.spoke or not (<Subscriber> s.client).spoke or is_loop_subject(sub_subject(s), s.subject_len)
     if routed_origin(s, &origin) and same_cluster(&origin, &leaf.cluster):

@@ -131,10 +131,10 @@ cdef class RouteSession(LinkSession):
 
         The connection carries the accounts whose names have the index `pool_index` in a pool of `pool_size`
         connections, without those named in `pinned`; all accounts when the index is -1; or only the account that
-        `account` names. `headers` and `traces` say what the peer knows, `origins` whether it
-        knows the origins of what comes from leaf nodes: 0, 1 (not with LS-), 2; `permissions` what is announced
-        (publish) and what the peer may subscribe to. With `measure`, send a PING, and post EV_PONG when it is answered.
-        With `digests`, the peer and this server compare digests of interest. Call it once.
+        `account` names. `headers` and `traces` say what the peer knows, `origins` whether it knows the origins of what
+        comes from leaf nodes: 0, 1 (not with LS-), 2, 3 (also `_`, which is no cluster); `permissions` what is
+        announced (publish) and what the peer may subscribe to. With `measure`, send a PING, and post EV_PONG when it is
+        answered. With `digests`, the peer and this server compare digests of interest. Call it once.
         Raises MemoryError.
         """
         cdef list kept = [account, *pinned]

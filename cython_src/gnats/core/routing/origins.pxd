@@ -7,7 +7,7 @@ from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.message cimport Message
 from gnats.core.runtime.kinds cimport GATEWAY, LEAF, ROUTER
 from gnats.core.runtime.slice cimport Slice
-from gnats.core.subjects.sublist cimport Subscription, sub_sid
+from gnats.core.subjects.sublist cimport SUB_SHADOW, Subscription, sub_sid
 from gnats.includes.atomics cimport load32
 from gnats.includes.text cimport starts_with_text
 
@@ -32,6 +32,12 @@ cdef inline uint32_t gateway_rank(const Subscription *s) noexcept nogil:
     return load32(<uint32_t *> &(<Subscriber> s.client).rank)
 
 
+cdef inline bint in_cluster(const Subscription *s, const Slice *cluster) noexcept nogil:
+    """Return whether a leaf node's subscription is that of a cluster of leaf nodes. A shadow is none's: an import leads
+    to another account of the same cluster, too."""
+    return s.flags != SUB_SHADOW and same_cluster(&(<Subscriber> s.client).cluster, cluster)
+
+
 cdef inline bint routed_origin(const Subscription *s, Slice *origin) noexcept nogil:
     """Read the cluster of leaf nodes that a route's subscription speaks for from its sid. False: it is for none."""
     cdef const char *sid = sub_sid(s)
@@ -45,8 +51,8 @@ cdef inline bint routed_origin(const Subscription *s, Slice *origin) noexcept no
 
 
 cdef inline bint message_origin(const Message *m, Slice *cluster) noexcept nogil:
-    """Get the cluster of leaf nodes that a message comes from. False: it comes from none."""
-    if m.remote == NULL:
+    """Get the cluster of leaf nodes that a message comes from. False: it comes from none, or from another account."""
+    if m.remote == NULL or m.hop != NULL:
         return False
     cluster[0] = m.remote.origin
     if (<Subscriber> m.origin).kind == LEAF:

@@ -2,7 +2,7 @@
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.message cimport Message
 from gnats.core.messages.reserved cimport is_service_reply
-from gnats.core.routing.origins cimport message_origin, same_cluster
+from gnats.core.routing.origins cimport in_cluster, message_origin
 from gnats.core.runtime.kinds cimport GATEWAY, LEAF, ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription
@@ -10,7 +10,7 @@ from gnats.core.subjects.sublist cimport Subscription
 
 cdef bint may_go_over(const Message *m, const Subscription *s) noexcept nogil:
     if s.kind == LEAF:
-        return may_go_to_leaf(m, <Subscriber> s.client)
+        return may_go_to_leaf(m, s)
     if m.remote == NULL:
         return True
     if s.kind == GATEWAY:
@@ -20,9 +20,9 @@ cdef bint may_go_over(const Message *m, const Subscription *s) noexcept nogil:
         (<Subscriber> m.origin).kind == LEAF and not (<Subscriber> m.origin).spoke)
 
 
-cdef bint may_go_to_leaf(const Message *m, Subscriber leaf) noexcept nogil:
+cdef bint may_go_to_leaf(const Message *m, const Subscription *s) noexcept nogil:
     cdef Slice cluster
-    if m.origin == <void *> leaf or (message_origin(m, &cluster) and same_cluster(&cluster, &leaf.cluster)):
+    if m.origin == s.client or (message_origin(m, &cluster) and in_cluster(s, &cluster)):
         return False
-    return m.remote == NULL or (<Subscriber> m.origin).kind != ROUTER or not leaf.spoke or is_service_reply(
-        m.subject.p, m.subject.n)
+    return m.remote == NULL or (<Subscriber> m.origin).kind != ROUTER or not (
+        <Subscriber> s.client).spoke or is_service_reply(m.subject.p, m.subject.n)

@@ -229,7 +229,7 @@ cdef char *put_part(
     cdef Slice name, plain = plain_reply(&m.reply)
     cdef size_t i
     if target.sub.kind != LEAF:
-        on_behalf = names_origin(<Subscriber> target.link, <Subscriber> m.origin)
+        on_behalf = names_origin(<Subscriber> target.link, m)
         p = put_text(p, b"LMSG " if on_behalf else (b"HMSG " if header else b"RMSG "))
         if on_behalf:
             name = (<Subscriber> m.origin).cluster
@@ -257,9 +257,10 @@ cdef char *put_part(
     return put_text(p, b" 0") if on_behalf and not header else p
 
 
-cdef inline bint names_origin(Subscriber route, Subscriber origin) noexcept nogil:
+cdef inline bint names_origin(Subscriber route, const Message *m) noexcept nogil:
     """Return whether a route is told which cluster of leaf nodes a message comes from."""
-    return origin.kind == LEAF and origin.cluster.n != 0 and route.origins != 0
+    return (<Subscriber> m.origin).kind == LEAF and (
+        <Subscriber> m.origin).cluster.n != 0 and m.hop == NULL and route.origins != 0
 
 
 cdef Slice imported_subject(const Message *m, const StreamImport *im, char *few) noexcept nogil:

@@ -318,7 +318,7 @@ LEAVES = st.builds(
     spoke=st.booleans(),
     isolated=st.sampled_from((False, False, True)),
 )
-ROUTES = st.builds(Place, st.just(ROUTER), origins=st.sampled_from((2, 2, 0)))
+ROUTES = st.builds(Place, st.just(ROUTER), origins=st.sampled_from((2, 3, 0)))
 KINDS = st.one_of(
     st.just(ClientActor),
     st.builds(partial, st.just(LeafActor), place=LEAVES),

@@ -302,12 +302,50 @@ def test_the_weight_of_a_group_follows_into_other_accounts(
     exporter = plane.account("X")
     account.set_stream_imports([(exporter, b"st.a", b"im.a", None, False, False)])
     leaf = plane.leaf(account, other, cluster=b"L1")
-    route = plane.route(other, origins=2)
-    route.hear()
-    leaf.say(b"LS+ im.a g 2\r\n")
-    assert told(route) == [b"LS+ L1 A im.a g 2", b"LS+ L1 X st.a g 2"]
-    leaf.say(b"LS+ im.a g 5\r\n")
-    assert told(route) == [b"LS+ L1 A im.a g 5", b"LS+ L1 X st.a g 5"]
+    route, before = plane.route(other, origins=3), plane.route(other, origins=2)
+    route.hear(), before.hear()
+    for weight in b"2", b"5":
+        leaf.say(b"LS+ im.a g %b\r\n" % weight)
+        assert told(route) == [b"LS+ L1 A im.a g %b" % weight, b"LS+ _ X st.a g %b" % weight]
+        assert told(before) == [b"LS+ L1 A im.a g %b" % weight, b"RS+ X st.a g %b" % weight]
+
+
+def test_an_import_leads_back_to_the_same_cluster(plane: DataPlane, account: Account, other: int) -> None:
+    """Its leaf nodes have connections to both accounts; within one account nothing comes back."""
+    exporter = plane.account("X")
+    account.set_stream_imports([(exporter, b"st.a", b"im.a", None, False, False)])
+    importing, exporting = plane.leaf(account, other), plane.leaf(exporter)
+    twin, route = plane.leaf(exporter, other), plane.route(other, origins=3)
+    for peer in importing, exporting, twin, route:
+        peer.hear()
+    importing.say(b"LS+ im.a\r\n")
+    assert exporting.hear() == twin.hear() == b"LS+ st.a\r\n"
+    twin.say(b"LS+ st.a\r\n")
+    assert exporting.hear() == b""
+    assert told(route) == [b"LS+ L A im.a", b"LS+ L X st.a", b"LS+ _ X st.a"]
+    exporting.say(b"LMSG st.a 1\r\nx\r\n")
+    assert (importing.hear(), twin.hear(), exporting.hear()) == (b"LMSG im.a 1\r\nx\r\n", b"", b"")
+    route.say(b"LMSG L X st.a 0 1\r\nx\r\n")
+    assert (importing.hear(), twin.hear()) == (b"LMSG im.a 1\r\nx\r\n", b"")
+    importing.say(b"LS- im.a\r\n")
+    assert told(route) == [b"LS- L A im.a", b"LS- _ X st.a"]
+    assert exporting.hear() == b"LS- st.a\r\n"
+
+
+def test_interest_of_leaf_nodes_without_a_cluster(plane: DataPlane, account: Account, other: int) -> None:
+    """Routes are told that it is a leaf node's if they know how: such members come second."""
+    route, before = plane.route(other, origins=3), plane.route(other, origins=2)
+    leaf, twin = plane.leaf(account, cluster=b""), plane.leaf(account, cluster=b"")
+    for peer in route, before, leaf, twin:
+        peer.hear()
+    leaf.say(b"LS+ foo g 2\r\nLS+ bar\r\n")
+    twin.say(b"LS+ foo g 3\r\nLS+ bar\r\n")
+    assert told(route)[-1] == b"LS+ _ A foo g 5"
+    assert told(before)[-1] == b"RS+ A foo g 5"
+    leaf.say(b"LS- foo g\r\nLS- bar\r\n")
+    assert (told(route), told(before)) == ([b"LS+ _ A foo g 3"], [b"RS+ A foo g 3"])
+    twin.say(b"LS- foo g\r\nLS- bar\r\n")
+    assert told(route) == [b"LS- _ A bar", b"LS- _ A foo g"]
 
 
 def test_members_behind_links_are_drawn_by_weight(plane: DataPlane, account: Account, other: int) -> None:

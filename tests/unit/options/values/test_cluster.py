@@ -49,6 +49,7 @@ def test_the_system_account_has_routes_of_its_own(
     ("given", "error"),
     [
         ({"name": "a b"}, "cluster name cannot contain spaces"),
+        ({"name": "_"}, "cluster name is reserved"),
         ({"port": 65536}, "cluster port 65536 is not a port"),
         ({"port": -2}, "cluster port -2 is not a port"),
         (

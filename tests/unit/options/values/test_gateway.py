@@ -35,6 +35,7 @@ def test_a_server_without_a_gateway_has_no_defaults() -> None:
     [
         (GatewayOptions(port=1), "gateway has no name"),
         (GatewayOptions("a b", port=1), "gateway name cannot contain spaces"),
+        (GatewayOptions("_", port=1), "cluster name is reserved"),
         (GatewayOptions("G"), 'gateway "G" has no port specified (select -1 for random port)'),
         (GatewayOptions("G", port=65536), "gateway port 65536 is not a port: -1 (a free one) to 65535"),
         (GatewayOptions("G", port=-2), "gateway port -2 is not a port: -1 (a free one) to 65535"),
