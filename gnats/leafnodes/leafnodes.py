@@ -1,5 +1,6 @@
 """A server's leaf nodes: listens for them, dials its remotes, and joins what the other modules decide."""
 
+import random
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ INSECURE = (
 )
 LOOP_DELAY = 30.0
 """Seconds to the next attempt after a loop; as long after the next two."""
+MEETING_DELAYS = 0.5, 3.0
+"""Seconds, at least and at most, to the next attempt after two servers have dialled each other."""
 PERMISSION_DELAY = 30.0
 SAME_CLUSTER_DELAY = 30.0
 MIN_VERSION_DELAY = 5.0
@@ -394,9 +397,9 @@ class LeafNodes(Connections[Leaf]):
         if not leaf.closing:
             leaf.session.resume()
 
-    def _loop(self, leaf: Leaf, *, tell: bool = True) -> None:
+    def _loop(self, leaf: Leaf, *, tell: bool = True, seconds: float = LOOP_DELAY) -> None:
         """Close a connection in a circle, and dial it no more for a while (handleLeafNodeLoop)."""
-        delay = self._delay(leaf, LOOP_DELAY)
+        delay = self._delay(leaf, seconds)
         error = f"Loop detected for leafnode account={quote(leaf.account.name)}."
         error += f" Delaying attempt to reconnect for {delay}"
         self._log.error(f"{leaf} - {error}")
@@ -520,6 +523,9 @@ class LeafNodes(Connections[Leaf]):
         """Have an accepted connection join its account (the end of processLeafNodeConnect)."""
         log = self._log
         self._forget_cluster(leaf)
+        if self.table.other_way(leaf):
+            self._loop(leaf)
+            return
         if not leaf.spoke:
             leaf.account.leaf_clusters[leaf.peer_cluster] += 1
             leaf.counts_cluster = True
@@ -538,6 +544,9 @@ class LeafNodes(Connections[Leaf]):
         """
         account, log = leaf.account, self._log
         assert leaf.remote
+        if self.table.other_way(leaf):
+            self._met(leaf, leaf.remote)
+            return
         if account.leaf_clusters.get(leaf.peer_cluster) and leaf.peer_cluster:
             self._loop(leaf)
             return
@@ -553,6 +562,15 @@ class LeafNodes(Connections[Leaf]):
         self._join(leaf, connect)
         if events := self._hooks.events():
             events.connected(leaf)
+
+    def _met(self, leaf: Leaf, remote: Remote) -> None:
+        """Close a connection to a server that has dialled this one meanwhile, and may do the same just now.
+
+        Dial again at another moment than that one; when its connection is still there, as after a loop.
+        """
+        seconds = random.uniform(*MEETING_DELAYS) + (LOOP_DELAY if remote.met else 0.0)
+        remote.met = True
+        self._loop(leaf, seconds=round(seconds, 3))
 
     def _is_system(self, leaf: Leaf) -> bool:
         return leaf.account is self._accounts.system_account
@@ -581,6 +599,7 @@ class LeafNodes(Connections[Leaf]):
             max_payload=max_payload,
         )
         if leaf.remote:
+            leaf.remote.met = False
             self.health.joined(configured(leaf.remote))
         self._tell_watchers()
         self._hooks.joined(leaf.account)

@@ -27,6 +27,8 @@ class Remote:
         """The host that certificates of servers that are dialled by address must be for."""
         self.delay = 0.0
         """Seconds before the next attempt: the other server refused the connection, or there was a loop."""
+        self.met = False
+        """The other server has dialled at the same time, since the last connection that has joined."""
         self.dialling = False
         """A task dials it, or waits to."""
         self.valid = True

@@ -50,6 +50,18 @@ class LeafTable:
                 return other
         return None
 
+    def other_way(self, leaf: Leaf) -> Leaf | None:
+        """Return a connection of the same two servers, for the same two accounts, that the other one has dialled.
+
+        With two, each message would come twice. Their clusters do not show it when this server is the spoke, and
+        the loop subjects do not cross between connections of one cluster.
+        """
+        for other in self._leafs.values():
+            same = other.peer_id == leaf.peer_id and other.account is leaf.account
+            if same and other.remote_account == leaf.remote_account and other.solicited != leaf.solicited:
+                return other if leaf.peer_id and leaf.remote_account else None
+        return None
+
     def loop_subject(self, account: Account) -> bytes:
         """Return the account's own subject for detecting loops."""
         if not account.loop_subject:

@@ -13,18 +13,23 @@ from support.launch import Launch, launcher
 from support.servers import REFERENCE, Kind, Server, reserve_port, until
 
 from .conftest import require_all
-from .members import ACCOUNTS, Client, named, rows
+from .members import ACCOUNTS, Client, few_pairs, named, rows
 from .test_leafnodes import leafs
 
 pytestmark = pytest.mark.timeout(120)
+HUB = "hub: true"
 THREE = pytest.mark.parametrize("kinds", rows(3, 6), ids=named)
 
 
-def leaf_block(port: int, remotes: Sequence[int] = (), more: str = "") -> str:
-    """Return a leafnodes block that listens on a port, unless that is 0, and dials others for account A."""
+def leaf_block(port: int, remotes: Sequence[int] = (), more: str = "", remote: str = "") -> str:
+    """Return a leafnodes block that listens on a port, unless that is 0, and dials others for account A.
+
+    `more` are further lines of the block, `remote` of each remote.
+    """
     listen = f"listen: '127.0.0.1:{port}'" if port else ""
     dials = "\n".join(
-        f"{{ url: {json.dumps(f'nats-leaf://a:p@127.0.0.1:{each}')}, account: A }}" for each in remotes
+        f"{{ url: {json.dumps(f'nats-leaf://a:p@127.0.0.1:{each}')}, account: A\n{remote}\n}}"
+        for each in remotes
     )
     return f"leafnodes {{ {listen}\nreconnect: '0.2s'\nremotes [ {dials} ]\n{more}\n}}\n"
 
@@ -117,6 +122,35 @@ def test_a_circle_is_noticed(tmp_path: Path, kinds: tuple[Kind, ...]) -> None:
             for number, kind in enumerate(kinds)
         ]
         until(lambda: any("Loop detected for leafnode account=" in server.log for server in servers))
+
+
+HUBS = {"neither": ("", ""), "the first": (HUB, ""), "the second": ("", HUB), "both": (HUB, HUB)}
+"""Which of two servers that dial each other is the hub of the connection that it dials."""
+
+
+@pytest.mark.parametrize("hubs", HUBS.values(), ids=HUBS)
+@pytest.mark.parametrize("kinds", few_pairs(), ids=named)
+def test_two_servers_that_dial_each_other(
+    tmp_path: Path, kinds: tuple[Kind, Kind], hubs: tuple[str, str]
+) -> None:
+    """One connection stays, whoever was first: no message comes twice."""
+    require_all(kinds)
+    if any(hubs) and all(kind.is_reference for kind in kinds):
+        pytest.skip("each message comes twice between two nats-servers, if both connections have one hub")
+    with launcher(REFERENCE, tmp_path) as launch:
+        ports = [reserve_port(launch) for _ in range(2)]
+        first, second = (
+            alone(launch, kind, f"s{n}", leaf_block(ports[n], [ports[1 - n]], remote=hubs[n]))
+            for n, kind in enumerate(kinds)
+        )
+        until(lambda: all("Loop detected for leafnode account=" in server.log for server in (first, second)))
+        until(lambda: len(leafs(first)) == len(leafs(second)) == 1)
+        all_hear_once([first, second])
+        second.kill()
+        until(lambda: not leafs(first))
+        second.start_again()
+        until(lambda: len(leafs(first)) == len(leafs(second)) == 1)
+        all_hear_once([first, second])
 
 
 @THREE

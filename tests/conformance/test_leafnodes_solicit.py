@@ -500,3 +500,46 @@ def test_two_servers_of_one_cluster_are_a_loop(
         peer.send(fake.info(connect_info=True, remote_account="R", nonce=None, cluster="X"))
         error = 'Loop detected for leafnode account="$G". Delaying attempt to reconnect for 30s'
         refused(server, listener, peer, f"ERR {error}", answer=f"-ERR '{error}'\r\n".encode())
+
+
+BOTH_WAYS = "listen: '127.0.0.1:-1'"
+LOOP = 'Loop detected for leafnode account="$G". Delaying attempt to reconnect for '
+
+
+@pytest.mark.parametrize("hub", [None, True], ids=["a spoke", "a hub"])
+def test_a_server_that_was_dialled_dials(
+    launch: Launch, listener: LeafListener, fake: FakeLeaf, hub: bool | None
+) -> None:
+    """Two connections for the same accounts: nats-server has both, and each message comes twice."""
+    server = launch_soliciting(launch, listener.url, block=BOTH_WAYS)
+    peer = fake.serve(listener)
+    other = fake.dial(server, is_hub=hub, remote_account="other")  # another account
+    other.close()
+    back = fake.greet(server)
+    back.send(fake.connect(is_hub=hub))
+    if server.kind.is_reference:
+        back.take_connected()
+    else:
+        assert back.rest() == [f"-ERR '{LOOP}30s'\r\n".encode()]
+        back.wait_logged(server, f"ERR {LOOP}30s")
+    assert peer.fence() == []
+
+
+def test_a_server_that_has_dialled_is_dialled(launch: Launch, listener: LeafListener, fake: FakeLeaf) -> None:
+    """They may both do so at once: the next attempt comes at a random time, a further one later."""
+    server = launch_soliciting(launch, listener.url, block=BOTH_WAYS)
+    first = fake.serve(listener)
+    back = fake.greet(server)
+    first.close()
+    back.send(fake.connect())
+    back.take_connected()
+    back.opening = back.fence()
+    for delay in r"(\d{3}ms|[1-3](\.\d+)?s)", r"3[0-3](\.\d+)?s":
+        peer = fake.accept(listener)
+        peer.send(fake.info(connect_info=True, remote_account="$G", nonce=None))
+        if server.kind.is_reference:
+            assert peer.fence()
+            break
+        (answer,) = peer.rest()
+        assert re.fullmatch(rf"-ERR '{re.escape(LOOP)}{delay}'\r\n".encode(), answer), answer
+        assert back.fence() == []
