@@ -1,7 +1,7 @@
 """The server's own clients, by account (internalClient in accounts.go)."""
 
 import itertools
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from gnats.accounts.internal_client import InternalClient
@@ -35,8 +35,8 @@ class InternalClients:
         gone: Callable[[], object],
     ) -> None:
         self.poller: Poller | None = None
-        self.links: Container[int] = ()
-        """The ids of the connections to other servers. The server sets it."""
+        self.names_requesters: Callable[[int], bool] = lambda cid: False
+        """Whether the headers of what comes over a connection say who has sent it. The server sets it."""
         self._state = state
         self._log = log
         self._system = system
@@ -90,7 +90,9 @@ class InternalClients:
         if source and isinstance(data, tuple) and (client := self._clients.get(source.cid)):
             if client.kind == SYSTEM and (other := self._clients.get(producer)) and other.kind == SYSTEM:
                 return
-            client.process_message(producer, with_requester(data) if producer in self.links else data)
+            client.process_message(
+                producer, with_requester(data) if self.names_requesters(producer) else data
+            )
 
     def _on_closed(self, source: "Connection | None", reason: int, b: int, data: object) -> None:
         """Forget a client whose connection was closed."""

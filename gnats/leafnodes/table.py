@@ -51,10 +51,10 @@ class LeafTable:
         return None
 
     def other_way(self, leaf: Leaf) -> Leaf | None:
-        """Return a connection of the same two servers, for the same two accounts, that the other one has dialled.
+        """Return a connection of the same two servers and the same two accounts, dialled by the other one.
 
-        With two, each message would come twice. Their clusters do not show it when this server is the spoke, and
-        the loop subjects do not cross between connections of one cluster.
+        With both, each message would come twice. Their clusters do not show it when this server is the spoke,
+        and loop subjects do not cross between connections of one cluster.
         """
         for other in self._leafs.values():
             same = other.peer_id == leaf.peer_id and other.account is leaf.account

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gnats.clock import sleep
 from gnats.core.net.connection import Connection
 from gnats.go.text import quote
+from gnats.options.values.auth import SYSTEM_ACCOUNT
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -99,6 +100,18 @@ class Links:
             return True
         leaf = self.leafs.open.get(cid) if self.leafs and isinstance(cid, int) else None
         return leaf is not None and leaf.has_joined and leaf.account.is_system
+
+    def names_requesters(self, cid: int) -> bool:
+        """Whether the other server of a connection writes Nats-Request-Info, so that its clients cannot.
+
+        A leaf node does in its system account, for the JetStream API of a domain that both servers are in.
+        Over its other connections clients could write that header themselves, and name any account here.
+        """
+        leaf = self.leafs.open.get(cid) if self.leafs else None
+        if leaf is None or cid not in self:
+            return cid in self
+        same_domain = leaf.peer_domain == self._server.opts.jetstream.domain
+        return same_domain and leaf.remote_account in (leaf.account.name, SYSTEM_ACCOUNT)
 
     def tables(self) -> list[dict[int, Any]]:
         """Return the tables of all connections, by id, which change with them."""

@@ -132,7 +132,8 @@ class Server:
             self._closed.set,
             most_closed=max(opts.max_closed_clients, 0),
         )
-        self.links = self.internal_clients.links = Links(self, opts)
+        self.links = Links(self, opts)
+        self.internal_clients.names_requesters = self.links.names_requesters
         self.others: Servers | None = None
         """What is known of the other servers; None without links, or without a system account."""
         self._began = False
