@@ -606,7 +606,10 @@ class LeafNodes(Connections[Leaf]):
         self._hooks.linked(leaf.account)
 
     def informed(self, leaf: Leaf, info: PeerInfo) -> None:
-        """Use what an INFO of a server that was dialled says: URLs to dial, permissions."""
+        """Use what an INFO of a server that was dialled says: URLs to dial, permissions.
+
+        Permissions as before need no comparison of all interest; nats-server sets them again.
+        """
         assert leaf.remote
         if not leaf.remote.options.ignore_discovered_servers and info.leafnode_urls:
             for url in leaf.remote.discovered(info.leafnode_urls):
@@ -614,6 +617,8 @@ class LeafNodes(Connections[Leaf]):
         if leaf.has_joined:
             self._hooks.linked(leaf.account)
         if info.imports is None and info.exports is None:
+            return
+        if (info.imports, info.exports) == (leaf.imports, leaf.exports):
             return
         leaf.imports, leaf.exports = info.imports, info.exports
         if leaf.has_joined and leaf.session:

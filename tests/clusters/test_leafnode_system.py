@@ -1,4 +1,4 @@
-"""A leaf node that shares the system account of its hub, of every two kinds: who sees what of both servers."""
+"""A leaf node that shares its hub's system account, of every two kinds: who sees what of both servers."""
 
 from __future__ import annotations
 

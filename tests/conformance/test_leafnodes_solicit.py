@@ -342,6 +342,32 @@ def test_the_permissions_of_the_answer(launch: Launch, listener: LeafListener, f
         client.read_until(b"MSG a.yes 1 3\r\nyes\r\n")
 
 
+def test_permissions_that_change(launch: Launch, listener: LeafListener, fake: FakeLeaf) -> None:
+    """Another INFO brings them, or brings the same ones, or none: then those before hold."""
+    server = launch_soliciting(launch, listener.url)
+    peer = fake.accept(listener)
+    allowed = {"import": {"allow": ["a.>"]}, "export": {"allow": ["x.>"]}}
+    fake.answer(peer, **allowed)
+    with Connection(server.address) as client:
+        client.send(b'CONNECT {"verbose":false}\r\nSUB a.1 1\r\nSUB b.1 2\r\nPING\r\n')
+        client.fence()
+        assert peer.await_op(b"LS+ ") == b"LS+ a.1\r\n"
+        peer.subscribe(b"x.1", b"y.1")
+        for same in allowed, {}:
+            peer.send(fake.info(nonce=None, **same) * 20)
+            assert interest(peer.fence()) == []
+            client.send(b"PUB y.1 1\r\nn\r\nPUB x.1 1\r\ny\r\n")
+            assert peer.await_op(b"LMSG ") == b"LMSG x.1 1\r\ny\r\n"
+        peer.send(fake.info(nonce=None, **{"import": {"allow": ["b.>"]}, "export": {"allow": ["y.>"]}}))
+
+        peer.subscribe(b"y.1")  # that from before has not been taken
+        client.send(b"PUB y.1 1\r\ny\r\n")
+        assert peer.await_op(b"LMSG ") == b"LMSG y.1 1\r\ny\r\n"
+        peer.publish(b"a.1", b"no")
+        peer.publish(b"b.1", b"yes")
+        client.read_until(b"MSG b.1 2 3\r\nyes\r\n")
+
+
 DENIED = {
     "interest": (b"LS+ b\r\n", "Subscription to", "Subscription"),
     "message": (b"LMSG b 0\r\n\r\n", "Publish to", "Publish"),
