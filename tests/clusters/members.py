@@ -14,7 +14,7 @@ from support.clusters import Cluster
 from support.launch import launcher
 from support.servers import REFERENCE, Kind, Server, selected, until
 
-OLD = Kind("nats-server-2.9", "nats-server-2.9")
+OLD = Kind("nats-server-2.9", "nats-server-2.9", ended_by=signal.SIGINT, compresses=False)
 """A nats-server before pools and compression, such as the Debian package `nats-server` has.
 
 Its tests are skipped unless it stands next to this Python with this name.
@@ -100,7 +100,7 @@ def block_of(kinds: Sequence[Kind]) -> Callable[[int], str]:
     """Return the cluster block of a member by its number; OLD knows neither compression nor pools."""
 
     def block(number: int) -> str:
-        return "" if kinds[number] is OLD else "compression: off"
+        return "compression: off" if kinds[number].compresses else ""
 
     return block
 
@@ -173,10 +173,5 @@ def running(directory: Path, kinds: Sequence[Kind], **how: Any) -> Iterator[Clus
     """Run a cluster with ACCOUNTS whose members have found each other. `how`: see Cluster."""
     with launcher(REFERENCE, directory) as launch:
         cluster = Cluster(launch, kinds, **{"config": ACCOUNTS, "block": block_of(kinds)} | how)
-        try:
-            cluster.wait_mesh(None)
-            yield cluster
-        finally:
-            for server in cluster.servers:
-                if server.kind is OLD:  # it ends with status 1 after a SIGTERM
-                    server.stop(signal.SIGINT)
+        cluster.wait_mesh(None)
+        yield cluster

@@ -13,7 +13,7 @@ from support.superclusters import SuperCluster
 from support.wire import header
 
 from .conftest import require_all
-from .members import ACCOUNTS, Client
+from .members import ACCOUNTS, OLD, Client
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -24,6 +24,8 @@ WORLDS: list[World] = [
     ((THREADS, LOOP), (LOOP,), (THREADS,)),
     ((THREADS, REFERENCE), (LOOP,), (REFERENCE,)),
     ((REFERENCE, LOOP), (REFERENCE,), (THREADS,)),
+    ((THREADS, LOOP), (OLD,), (THREADS,)),
+    ((OLD, THREADS), (LOOP,), (OLD,)),
 ]
 """The kinds of three clusters, one of two servers."""
 PAIR, FIRST, SECOND = range(3)
@@ -38,7 +40,7 @@ def named(world: World) -> str:
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SuperCluster]:
     """The tests of the module share them."""
     kinds = tuple(kind for cluster in request.param for kind in cluster)
-    if not set(kinds) <= set(selected()):
+    if not set(kinds) - {OLD} <= set(selected()):
         pytest.skip("a kind is not selected")
     require_all(kinds)
     with launcher(REFERENCE, tmp_path_factory.mktemp("world")) as launch:

@@ -15,7 +15,7 @@ from support.superclusters import SuperCluster
 from support.wire import header
 
 from .conftest import require_all
-from .members import ACCOUNTS, Client
+from .members import ACCOUNTS, OLD, Client
 from .storm import Requester, Responder
 
 pytestmark = pytest.mark.timeout(120)
@@ -34,6 +34,8 @@ WORLDS: list[tuple[Pair, Pair]] = [
     ((THREADS, LOOP), (LOOP, THREADS)),
     ((THREADS, LOOP), (REFERENCE, REFERENCE)),
     ((THREADS, REFERENCE), (LOOP, REFERENCE)),
+    ((THREADS, LOOP), (OLD, OLD)),
+    ((THREADS, OLD), (LOOP, OLD)),
 ]
 """The kinds of both clusters: alone, facing the other, and mixed."""
 
@@ -46,7 +48,7 @@ def named(world: tuple[Pair, Pair]) -> str:
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SuperCluster]:
     """Two clusters of two servers each. The tests of the module share them."""
     kinds: tuple[Pair, Pair] = request.param
-    if not {*kinds[0], *kinds[1]} <= set(selected()):
+    if not {*kinds[0], *kinds[1]} - {OLD} <= set(selected()):
         pytest.skip("a kind is not selected")
     require_all((*kinds[0], *kinds[1]))
     with launcher(REFERENCE, tmp_path_factory.mktemp("world")) as launch:

@@ -14,11 +14,13 @@ from support.servers import REFERENCE, Kind, until
 from support.superclusters import SuperCluster, inbound, outbound
 
 from .conftest import require_all
-from .members import ACCOUNTS, Client, named, rows
+from .members import ACCOUNTS, OLD, Client, member_kinds, named, rows
 
 pytestmark = pytest.mark.timeout(120)
 
 PAIRS = rows(2, 3)[-2:]
+OLD_PAIRS = [pair for kind in member_kinds()[:1] for pair in ((kind, OLD), (OLD, kind))]
+ALL_PAIRS = [*PAIRS, *OLD_PAIRS]
 TRIPLES = rows(3, 2)
 
 Run = Callable[..., SuperCluster]
@@ -45,7 +47,7 @@ def dials(made: SuperCluster, number: int) -> int:
     return made[number].log.count("Creating outbound gateway connection to")
 
 
-@pytest.mark.parametrize("kinds", PAIRS, ids=named)
+@pytest.mark.parametrize("kinds", ALL_PAIRS, ids=named)
 def test_two_clusters_of_which_one_names_the_other(run: Run, kinds: tuple[Kind, Kind]) -> None:
     made = run(*((kind,) for kind in kinds), remotes=line)
     configured = [outbound(made[number])[f"c{1 - number}"]["configured"] for number in (0, 1)]
@@ -60,7 +62,7 @@ def test_three_clusters_become_a_mesh_from_one_seed(run: Run, kinds: tuple[Kind,
     assert [inbound(made[number]) for number in range(3)] == [2, 2, 2]
 
 
-@pytest.mark.parametrize("kinds", PAIRS, ids=named)
+@pytest.mark.parametrize("kinds", ALL_PAIRS, ids=named)
 def test_a_cluster_that_starts_again_is_found(run: Run, kinds: tuple[Kind, Kind]) -> None:
     made = run(*((kind,) for kind in kinds), remotes=line)
     made[0].kill()
@@ -69,7 +71,7 @@ def test_a_cluster_that_starts_again_is_found(run: Run, kinds: tuple[Kind, Kind]
     made.wait_mesh()
 
 
-@pytest.mark.parametrize("kinds", PAIRS, ids=named)
+@pytest.mark.parametrize("kinds", ALL_PAIRS, ids=named)
 def test_all_servers_of_a_cluster_connect_to_each_cluster(run: Run, kinds: tuple[Kind, Kind]) -> None:
     """The second server of the first cluster has no remotes, and hears of the other one from the first."""
     made = run((kinds[0], kinds[1]), (kinds[1],), remotes=line)
@@ -82,7 +84,7 @@ def urls_of(made: SuperCluster, number: int, name: str) -> list[str]:
     return next(sorted(remote["urls"]) for remote in remotes if remote["name"] == name)
 
 
-@pytest.mark.parametrize("kinds", PAIRS, ids=named)
+@pytest.mark.parametrize("kinds", ALL_PAIRS, ids=named)
 def test_the_system_account_reaches_all_clusters(run: Run, kinds: tuple[Kind, Kind]) -> None:
     made = run(*((kind,) for kind in kinds), remotes=line, config=ACCOUNTS)
     with Client(made[0], "s") as observer:

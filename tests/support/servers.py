@@ -46,11 +46,17 @@ class NotInstalled(Exception):
 
 @dataclass(frozen=True)
 class Kind:
-    """A server to test: its console command, and for gnats the number of its I/O threads (else None)."""
+    """A server to test: its console command, and for gnats the number of its I/O threads (else None).
+
+    `ended_by` is the signal after which it ends with status 0. `compresses` says whether it knows of
+    compression between servers.
+    """
 
     name: str
     command: str
     io_threads: int | None = None
+    ended_by: signal.Signals = signal.SIGTERM
+    compresses: bool = True
 
     @property
     def is_reference(self) -> bool:
@@ -268,8 +274,10 @@ class Server:
         """The port of the monitoring endpoint of a server started with `-m`."""
         return int(self.wait_log(r"Starting http monitor on \S+:(\d+)")[1])
 
-    def stop(self, signum: int = signal.SIGTERM, *, rested: bool = True) -> None:
-        """Stop the process; raise AssertionError unless it ends with code 0 and logged no TROUBLE.
+    def stop(self, signum: int | None = None, *, rested: bool = True) -> None:
+        """Stop the process, by a signal if not by its kind's own.
+
+        Raise AssertionError unless it ends with code 0 and logged no TROUBLE.
 
         With `rested`, wait first until it rests (gnats only). Raises NotAtRest.
         """
@@ -277,7 +285,7 @@ class Server:
             if rested:
                 self.wait_for_rest()
             if self.process.poll() is None:
-                self.process.send_signal(signum)
+                self.process.send_signal(signum or self.kind.ended_by)
             code = self.process.wait(TIMEOUT)
         finally:
             self.kill()

@@ -44,7 +44,7 @@ class SuperCluster:
                     f"gateways: [{named}]",
                     block,
                     "}",
-                    _cluster(number, place, routed) if len(kinds) > 1 else "",
+                    _cluster(kind, number, place, routed) if len(kinds) > 1 else "",
                     config,
                 ]
                 args = "-m", "-1", "-D"
@@ -81,8 +81,9 @@ def inbound(server: Server) -> int:
     return sum(map(len, monitor(server, "/gatewayz")["inbound_gateways"].values()))
 
 
-def _cluster(number: int, place: int, port: int) -> str:
+def _cluster(kind: Kind, number: int, place: int, port: int) -> str:
     """Return the cluster block of a member: the first one listens, the others dial it."""
     own = f"listen: '127.0.0.1:{port}'" if place == 0 else "listen: '127.0.0.1:-1'"
     routes = f"routes: [nats-route://127.0.0.1:{port}]" if place else ""
-    return f"cluster {{ name: c{number}, {own}, compression: off\n{routes}\n}}"
+    compression = "compression: off" if kind.compresses else ""
+    return f"cluster {{ name: c{number}, {own}\n{compression}\n{routes}\n}}"
