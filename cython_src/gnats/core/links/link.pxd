@@ -40,6 +40,7 @@ cdef struct Link:
     uint8_t begun              # link_begin() was called; the owner's
     uint8_t lost               # there was no memory to follow an account; atomic
     uint8_t gone               # an account has been removed since link_announce() looked; atomic
+    uint8_t untold             # it had interest whose end the peer is not told of; atomic, set before `gone`
     uint8_t fresh              # with a `frame`: an account has come since it looked; atomic
     uint8_t came               # an account has come since the owner looked; atomic
     uint8_t framed             # some accounts are at TOLD_BEGINNING; the owner's
@@ -88,7 +89,8 @@ cdef bint link_walk(
 # carries() says something else of this account now: follow it, or follow it no longer, and remove the peer's
 # subscriptions there.
 cdef void link_account_changed(Subscriber owner, Link *link, const Slice *name) noexcept nogil
-# Remove the subscriptions in accounts that have been removed. Return whether any have.
+# Remove the subscriptions in accounts that have been removed. Return whether the peer believes that these have
+# interest here, as far as digests are kept.
 cdef bint link_remove_gone(Subscriber owner, Link *link) noexcept nogil
 # Return whether the peer has been told of all interest there is; sum[0]: of its digests (core.subjects.digest), which
 # the link keeps if `digests` of its queue is set before link_begin().

@@ -221,11 +221,14 @@ cdef inline bint goes(const Link *link, void *of_sub, const void *account) noexc
 
 
 cdef bint link_remove_gone(Subscriber owner, Link *link) noexcept nogil:
+    cdef bint untold
     if not load8(&link.gone):
         return False
     store8(&link.gone, 0)
+    untold = load8(&link.untold)
+    store8(&link.untold, 0)
     remove_subs_in(owner, link, NULL)
-    return True
+    return untold
 
 
 cdef bint link_sum(Link *link, uint64_t *sum) noexcept nogil:
@@ -272,8 +275,9 @@ cdef bint follows(const Link *link, const void *account) noexcept nogil:
     return follower != NULL
 
 
-cdef void stop_following(Link *link, Account account) noexcept nogil:
-    """The registry's lock is held."""
+cdef bint stop_following(Link *link, Account account) noexcept nogil:
+    """Return as interest_queue_leave(). The registry's lock is held."""
+    cdef bint told = False
     cdef Follower **at = &link.followers
     cdef Follower *follower
     while at[0] != NULL and at[0].followed.account != <void *> account:
@@ -281,11 +285,13 @@ cdef void stop_following(Link *link, Account account) noexcept nogil:
     if at[0] != NULL:
         follower = at[0]
         at[0] = follower.next
-        interest_queue_leave(&follower.followed, account.sublist)
+        told = interest_queue_leave(&follower.followed, account.sublist)
         free(follower)
+    return told
 
 
 cdef void gone(AccountSink *sink, Account account) noexcept nogil:
-    stop_following(<Link *> sink, account)
+    if stop_following(<Link *> sink, account):
+        store8(&(<Link *> sink).untold, 1)
     store8_release(&(<Link *> sink).gone, 1)
     wake((<Link *> sink).owner)

@@ -112,8 +112,9 @@ cdef void interest_queue_add(
     FollowedAccount *followed, const Slice *origin, const Subscription *s, uint32_t n) noexcept nogil
 # Return whether the link has taken all changes, with the sum of the digests of all interest that it was told of.
 cdef bint interest_queue_sum(InterestQueue *q, uint64_t *sum) noexcept nogil
-# Follow an account no longer, and drop its changes. Those that the link has taken are the link's.
-cdef void interest_queue_leave(FollowedAccount *sink, Sublist sl) noexcept nogil
+# Follow an account no longer, and drop its changes. Those that the link has taken are the link's. Return, with
+# `digests`, whether the link has been told of interest there.
+cdef bint interest_queue_leave(FollowedAccount *sink, Sublist sl) noexcept nogil
 # While `keep`, a change that is undone stays: the link may have been told of it otherwise, by another queue.
 cdef void interest_queue_keep(InterestQueue *q, bint keep) noexcept nogil
 # Take up to `most` changes, the oldest first, chained through `later`; free() each. NULL: there are none.

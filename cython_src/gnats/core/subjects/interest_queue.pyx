@@ -52,7 +52,7 @@ cdef void interest_queue_follow(
     sl.add_sink(&sink.sink)
 
 
-cdef void interest_queue_leave(FollowedAccount *sink, Sublist sl) noexcept nogil:
+cdef bint interest_queue_leave(FollowedAccount *sink, Sublist sl) noexcept nogil:
     cdef InterestQueue *q = sink.queue
     cdef InterestChange *change
     cdef InterestChange *following
@@ -67,6 +67,7 @@ cdef void interest_queue_leave(FollowedAccount *sink, Sublist sl) noexcept nogil
             free(change)
         change = following
     pthread_mutex_unlock(&q.lock)
+    return sink.sum != 0
 
 
 cdef void interest_queue_keep(InterestQueue *q, bint keep) noexcept nogil:

@@ -135,6 +135,10 @@ def test_what_goes_with_an_account_is_told(plane: DataPlane, other: int) -> None
     route.hear()
     plane.registry.remove(b"A")
     assert route.hear() == AGAIN + b"RS+ B bar\r\n" + digest((b"R B bar", 1))
+    nothing = plane.account("C")
+    plane.registry.remove(b"C")
+    assert route.hear() == b""
+    assert nothing.sublist.count() == 0
 
 
 # -- what a server hears -----------------------------------------------------------------------------------
