@@ -11,6 +11,8 @@ PASS, REFUSE, PAUSE, SWALLOW, SLOW = "pass", "refuse", "pause", "swallow", "slow
 MODES = (REFUSE, PAUSE, SWALLOW, SLOW)
 """What a proxy does but pass: reset all connections and new ones; read nothing; read and drop everything, so
 that both ends believe the connection is there; pass PIECE bytes at a time."""
+DEAF, MUTE = "deaf", "mute"
+"""Drop what the solicitor sends, or what the target sends, and pass the other direction."""
 PIECE = 1000
 SLOWLY = 0.002
 """Seconds from piece to piece."""
@@ -27,7 +29,7 @@ class Proxy:
         self._changed = asyncio.Event()
         self._writers: set[asyncio.StreamWriter] = set()
         self._spoilt: set[asyncio.StreamWriter] = set()
-        """Writers of connections from which something has been dropped."""
+        """Ends to which something has not been passed on."""
         self._handlers: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -39,7 +41,7 @@ class Proxy:
         self.mode = mode
         if mode == REFUSE:
             self._reset(self._writers)
-        elif mode != SWALLOW:
+        elif mode not in (SWALLOW, DEAF, MUTE):
             self._reset(self._spoilt)
         self._changed.set()
         self._changed = asyncio.Event()
@@ -65,8 +67,8 @@ class Proxy:
         self._writers |= ends
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._pump(reader, there[1], ends))
-                group.create_task(self._pump(there[0], writer, ends))
+                group.create_task(self._pump(reader, there[1], ends, (SWALLOW, DEAF)))
+                group.create_task(self._pump(there[0], writer, ends, (SWALLOW, MUTE)))
         finally:
             for end in ends:
                 end.transport.abort()
@@ -74,9 +76,13 @@ class Proxy:
             self._spoilt -= ends
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ends: set[asyncio.StreamWriter]
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        ends: set[asyncio.StreamWriter],
+        drops: tuple[str, ...],
     ) -> None:
-        """Pass on what one end sends until it closes, or is reset."""
+        """Pass on what one end sends until it closes, or is reset; drop it in some modes."""
         with suppress(ConnectionError):
             while True:
                 while self.mode == PAUSE:
@@ -86,8 +92,8 @@ class Proxy:
                     await self._changed.wait()
                 if not data:
                     break
-                if self.mode == SWALLOW or self._spoilt & ends:
-                    self._spoilt |= ends
+                if self.mode in drops or writer in self._spoilt:
+                    self._spoilt.add(writer)
                     continue
                 writer.write(data)
                 await writer.drain()

@@ -6,32 +6,24 @@ GNATS_CLUSTER_SECONDS is how long each topology suffers, GNATS_CLUSTER_SEED what
 from __future__ import annotations
 
 import asyncio
-import os
-import random
-import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from support.launch import launcher
-from support.servers import REFERENCE, TIMEOUT, Kind, until
+from support.servers import REFERENCE, Kind, until
 
+from .campaign import HARM, SEED, Campaign, seconds
 from .conftest import require_all
-from .load import Group, Listener, LoadClient, Publisher
 from .members import Client, named
 from .proxy import MODES, PASS, PAUSE, REFUSE, SWALLOW, Proxy
 from .trees import Dial, Place, Shape, Tree, assignments
 
-SECONDS = float(os.environ.get("GNATS_CLUSTER_SECONDS", "10"))
-SEED = int(os.environ.get("GNATS_CLUSTER_SEED", "1"))
+SECONDS = seconds(10)
 
 pytestmark = [pytest.mark.timeout(240 + 4 * SECONDS), pytest.mark.waits]
 
-QUIET = 60
-"""Messages of each publisher after each fault, none of which may be lost."""
-HARM = 2.0
-"""Seconds that a fault lasts at most."""
 BLOCK = "write_deadline: '2s'"
 TIMES = "ping_interval: '1s', ping_max: 2"
 
@@ -71,94 +63,22 @@ class FaultyTree(Tree):
         )
 
 
-class Campaign:
-    """Harms a topology at random, and checks after each fault that it is whole."""
-
+class TreeCampaign(Campaign):
     def __init__(self, tree: FaultyTree, seed: int) -> None:
         self.tree = tree
-        self.rng = random.Random(seed)
-        self.steps: list[str] = []
-        group = Group()
-        numbers = range(len(tree))
-        self.publishers = [Publisher(tree[n], n) for n in numbers]
-        self.listeners = [Listener(tree[n], n, group, random.Random(self.rng.random())) for n in numbers]
-
-    @property
-    def clients(self) -> list[LoadClient]:
-        return [*self.publishers, *self.listeners]
-
-    async def run(self, seconds: float) -> None:
-        for client in self.clients:
-            await client.connect()
-        end = time.monotonic() + seconds
-        try:
-            await self.check()
-            while time.monotonic() < end:
-                await self.harm()
-                await self.check()
-        finally:
-            for client in self.clients:
-                await client.disconnect()
+        super().__init__(tree.servers, seed)
 
     async def harm(self) -> None:
         what = self.rng.choice(("kill", "flap", *MODES))
         lasts = self.rng.uniform(0.1, HARM)
         if what == "kill":
-            number = self.rng.randrange(len(self.tree))
-            self.steps.append(f"kill s{number} {lasts:.1f} s")
-            self.tree[number].kill()
-            await self.suffer(lasts)
-            await asyncio.to_thread(self.tree[number].start_again)
-            for client in self.clients:
-                if client.number == number:
-                    await client.connect()
+            await self.kill(self.rng.randrange(len(self.tree)), lasts)
             return
         hub, proxy = self.rng.choice(list(self.tree.proxies.items()))
-        self.steps.append(f"{what} before s{hub} {lasts:.1f} s")
-        for _ in range(self.rng.randint(2, 5) if what == "flap" else 1):
-            proxy.set(REFUSE if what == "flap" else what)
-            await self.suffer(self.rng.uniform(0, 0.1) if what == "flap" else lasts)
-            proxy.set(PASS)
-            await self.suffer(self.rng.uniform(0, 0.5) if what == "flap" else 0)
-
-    async def suffer(self, seconds: float) -> None:
-        """Change interest for a while."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self.rng.choice(self.listeners).churn()
-            await asyncio.sleep(0.01)
-
-    async def check(self) -> None:
-        """Wait until the topology is whole; then nothing may be lost for a while."""
-        await self.until(self.whole)
-        begun = [publisher.sent + 1 for publisher in self.publishers]
-        await self.until(lambda: self.published([number + QUIET for number in begun]))
-        ended = [publisher.sent for publisher in self.publishers]
-        await self.until(lambda: self.heard(ended))
-        for listener in self.listeners:
-            for n, (first, last) in enumerate(zip(begun, ended, strict=True)):
-                lost = listener.lost(n, first, last)
-                assert not lost, f"listener {listener.number} has lost {lost} of publisher {n}"
-
-    def published(self, numbers: list[int]) -> bool:
-        """Whether each publisher has got so far."""
-        return all(each.sent >= number for each, number in zip(self.publishers, numbers, strict=True))
-
-    def heard(self, numbers: list[int]) -> bool:
-        """Whether each listener has got as far with each publisher."""
-        return all(
-            each.last.get(n, 0) >= number for each in self.listeners for n, number in enumerate(numbers)
-        )
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Wait for a condition. Raises TimeoutError, and Wrong when a listener has found so."""
-        end = time.monotonic() + TIMEOUT
-        while not (await asyncio.to_thread(condition)):
-            for client in self.clients:
-                client.check()
-            if time.monotonic() > end:
-                raise TimeoutError(f"{condition} does not come true: {self.last_seen}")
-            await asyncio.sleep(0.02)
+        if what == "flap":
+            await self.flap(proxy, f"before s{hub}")
+        else:
+            await self.spoil(proxy, what, f"before s{hub}", lasts)
 
     def whole(self) -> bool:
         """Whether all links are there, and each side of a leaf node knows what the clients beyond it want.
@@ -166,7 +86,7 @@ class Campaign:
         Interest stays known at both sides of a path that looks whole, so this is asked of places twice: of
         one that has not noticed yet that its connection has gone, the peer has none.
         """
-        self.last_seen: object = "the links are not all there"
+        self.last_seen = "the links are not all there"
         if not all(self.tree.is_linked(number) for number in range(len(self.tree))):
             return False
         found = {
@@ -203,19 +123,13 @@ def grid(request: pytest.FixtureRequest) -> tuple[str, tuple[Kind, ...]]:
 
 
 async def test_leaf_nodes_recover_from_faults(grid: tuple[str, tuple[Kind, ...]], tmp_path: Path) -> None:
-    campaign: Campaign | None = None
     with launcher(REFERENCE, tmp_path) as launch:
         async with AsyncExitStack() as stack:
-            try:
-                tree = FaultyTree(launch, SHAPES[grid[0]], grid[1])
-                for proxy in tree.proxies.values():
-                    await proxy.start()
-                    stack.push_async_callback(proxy.close)
-                campaign = Campaign(tree, SEED)
-                await campaign.run(SECONDS)
-            except BaseException as error:
-                error.add_note(f"GNATS_CLUSTER_SEED={SEED}; faults: {campaign and campaign.steps}")
-                raise
+            tree = FaultyTree(launch, SHAPES[grid[0]], grid[1])
+            for proxy in tree.proxies.values():
+                await proxy.start()
+                stack.push_async_callback(proxy.close)
+            await TreeCampaign(tree, SEED).run(SECONDS)
 
 
 @pytest.mark.parametrize("how", [REFUSE, PAUSE, SWALLOW])

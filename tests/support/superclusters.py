@@ -32,10 +32,10 @@ class SuperCluster:
     ) -> None:
         self.host = host
         self.ports = [[reserve_port(self) for _ in kinds] for kinds in clusters]
+        self.route_ports = [[reserve_port(self) for _ in kinds] for kinds in clusters]
         self.clusters: list[list[Server]] = []
         for number, kinds in enumerate(clusters):
             named = ", ".join(self._remote(other) for other in remotes(number, len(clusters)))
-            routed = reserve_port(self)
             self.clusters.append([])
             for place, kind in enumerate(kinds):
                 lines = [
@@ -43,8 +43,9 @@ class SuperCluster:
                     f"gateway {{ name: c{number}, listen: '127.0.0.1:{self.ports[number][place]}'",
                     f"gateways: [{named}]",
                     block,
+                    self.gateway_lines(number, place),
                     "}",
-                    _cluster(kind, number, place, routed) if len(kinds) > 1 else "",
+                    self._cluster(kind, number, place) if len(kinds) > 1 else "",
                     config,
                 ]
                 args = "-m", "-1", "-D"
@@ -55,7 +56,32 @@ class SuperCluster:
         return self.clusters[number][0]
 
     def _remote(self, number: int) -> str:
-        return f'{{ name: c{number}, url: "nats://{self.host}:{self.ports[number][0]}" }}'
+        return f'{{ name: c{number}, url: "nats://{self.host}:{self.told_port(number, 0)}" }}'
+
+    def _cluster(self, kind: Kind, number: int, place: int) -> str:
+        """Return the cluster block of a member: the others dial the first one."""
+        routes = f"routes: [nats-route://127.0.0.1:{self.told_route_port(number, 0)}]" if place else ""
+        own = f"listen: '127.0.0.1:{self.route_ports[number][place]}'\n{self.cluster_lines(number, place)}"
+        compression = "compression: off" if kind.compresses else ""
+        return f"cluster {{ name: c{number}, {own}\n{compression}\n{routes}\n}}"
+
+    # -- for subclasses --------------------------------------------------------------------------------------
+
+    def told_port(self, number: int, place: int) -> int:
+        """Return the port for gateways that other servers are told of."""
+        return self.ports[number][place]
+
+    def told_route_port(self, number: int, place: int) -> int:
+        """Return the port for routes that other servers are told of."""
+        return self.route_ports[number][place]
+
+    def gateway_lines(self, number: int, place: int) -> str:
+        """Return more lines of a server's gateway block."""
+        return ""
+
+    def cluster_lines(self, number: int, place: int) -> str:
+        """Return more lines of a server's cluster block."""
+        return ""
 
     def wait_mesh(self) -> None:
         """Wait until each server is connected to all other clusters, and all of theirs to its cluster."""
@@ -79,11 +105,3 @@ def outbound(server: Server) -> dict[str, Any]:
 def inbound(server: Server) -> int:
     """Return the number of connections that come to a server from other clusters."""
     return sum(map(len, monitor(server, "/gatewayz")["inbound_gateways"].values()))
-
-
-def _cluster(kind: Kind, number: int, place: int, port: int) -> str:
-    """Return the cluster block of a member: the first one listens, the others dial it."""
-    own = f"listen: '127.0.0.1:{port}'" if place == 0 else "listen: '127.0.0.1:-1'"
-    routes = f"routes: [nats-route://127.0.0.1:{port}]" if place else ""
-    compression = "compression: off" if kind.compresses else ""
-    return f"cluster {{ name: c{number}, {own}\n{compression}\n{routes}\n}}"
