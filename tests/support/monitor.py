@@ -11,7 +11,7 @@ from .servers import TIMEOUT, Server, until
 
 def monitor(server: Server, path: str) -> dict[str, Any]:
     """Return the answer to `path` (such as "/varz") of a server started with `-m -1`. Raises HTTPError."""
-    with urlopen(f"http://127.0.0.1:{server.monitor_port}{path}", timeout=TIMEOUT) as response:
+    with urlopen(f"http://{server.monitor_host}:{server.monitor_port}{path}", timeout=TIMEOUT) as response:
         answer: dict[str, Any] = json.load(response)
         return answer
 

@@ -117,6 +117,8 @@ def reserve_port(holder: object) -> int:
 class Server:
     """One running server process."""
 
+    monitor_host = "127.0.0.1"
+
     def __init__(
         self,
         kind: Kind,
