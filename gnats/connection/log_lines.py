@@ -182,6 +182,13 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
         "ERR",
         _text("Interest of the other server is not as its digest says, although it was told again"),
     ),
+    LogCode.LOG_KEPT_FULL: (
+        "ERR",
+        lambda c, b, d: (
+            f"Interest of the other server in accounts that do not exist here exceeds {b >> 20} MiB: "
+            "more is dropped, and interest is not compared any more"
+        ),
+    ),
     LogCode.LOG_PUBLISH_VIOLATION: ("ERR", lambda c, b, d: f"Publish Violation - Subject {quote(d)}"),
     LogCode.LOG_REPLY_VIOLATION: ("ERR", lambda c, b, d: f"Publish Violation - Reply {quote(d)}"),
     LogCode.LOG_SUBSCRIPTION_VIOLATION: ("ERR", _subscription),

@@ -397,7 +397,7 @@ cdef bint carries_none(Subscriber owner, Account account) noexcept nogil:
 
 cdef void leave(Subscriber owner, const Subscription *s, bint removed) noexcept nogil:
     """Keep the interest in an account that has been removed."""
-    if not keep_heard(&(<GatewaySession> owner).heard, s):
+    if not keep_heard(owner, &(<GatewaySession> owner).heard, s):
         owner.out_of_memory(READ_ERROR)
     store8(&(<GatewaySession> owner).link.came, 1)   # another one of the same name may be there already
 

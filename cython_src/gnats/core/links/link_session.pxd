@@ -36,7 +36,8 @@ cdef class LinkSession(TextSession):
     cdef HeardInterest heard
     # Digests of interest, which gnats servers compare (core.subjects.digest); set before link_begin().
     cdef uint8_t tells_digests     # this server's go to the peer
-    cdef uint8_t hears_digests     # the peer's come
+    cdef uint8_t hears_digests     # the peer's come, and are compared
+    cdef uint8_t reads_digests     # either, for good: INFO lines with digests are not for the control plane
     cdef uint8_t digest_told       # the peer may ask for all interest once, because the digest differs
     cdef uint8_t differed          # the last comparison has found a difference
     cdef uint64_t repairs          # how often the peer has told all again, and something was missing or stale; atomic

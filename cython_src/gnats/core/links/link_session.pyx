@@ -225,6 +225,7 @@ cdef class LinkSession(TextSession):
     cdef void keep_digests(self, bint tells, bint hears) noexcept nogil:
         self.tells_digests = tells
         self.hears_digests = hears
+        self.reads_digests = tells or hears
         self.link.queue.digests = tells
 
     cdef void send_digest(self) noexcept nogil:
@@ -255,6 +256,8 @@ cdef class LinkSession(TextSession):
     cdef void compare(self, uint64_t sum) noexcept nogil:
         if self.heard.again:
             self.end_repair(sum)
+        elif self.heard.full:
+            self.hears_digests = 0   # what was dropped makes a difference
         elif self.guard.permissions != NULL or sum == self.heard.sum:
             self.differed = 0
         elif not self.differed:   # an account may be on its way from one connection to another
@@ -269,7 +272,9 @@ cdef class LinkSession(TextSession):
         if n or self.heard.missing:
             bump64(&self.repairs, 1)
             self.log(LOG_INTEREST_REPAIRED, <int64_t> self.heard.missing, stale, put_number(stale, n) - stale)
-        if sum != self.heard.sum and self.guard.permissions == NULL:
+        if self.heard.full:
+            self.hears_digests = 0
+        elif sum != self.heard.sum and self.guard.permissions == NULL:
             self.hears_digests = 0   # to ask again would not end
             self.log(LOG_INTEREST_DIFFERS, 0, NULL, 0)
 
@@ -318,7 +323,7 @@ cdef class LinkSession(TextSession):
         """Digests do not wait for the control plane, for which reading would stop."""
         cdef size_t at = strlen(DIGEST_INFO)
         cdef uint64_t sum
-        if not (self.tells_digests or self.hears_digests) or n < at or memcmp(arg, DIGEST_INFO, at):
+        if not self.reads_digests or n < at or memcmp(arg, DIGEST_INFO, at):
             return punt(self, EV_INFO, arg, n)
         arg += at
         n -= at + min(n - at, strlen(b'"}'))

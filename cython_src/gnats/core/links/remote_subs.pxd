@@ -37,6 +37,7 @@ cdef struct HeardInterest:
     uint32_t round        # how often that has begun
     uint8_t again         # that has begun, and not ended
     uint64_t missing      # subscriptions that were not here before
+    uint8_t full          # something could not be kept; set for good
 
 
 cdef RemoteSubOutcome process_remote_sub(
@@ -50,7 +51,7 @@ cdef RemoteSubOutcome process_remote_unsub(
 cdef bint subscribe_kept(
     Subscriber c, AccountRegistry registry, HeardInterest *heard, const Slice *account) noexcept nogil
 # A subscription goes, because its account has been removed: keep what the peer has told. False: no memory.
-cdef bint keep_heard(HeardInterest *heard, const Subscription *s) noexcept nogil
+cdef bint keep_heard(Subscriber c, HeardInterest *heard, const Subscription *s) noexcept nogil
 # A subscription goes, because the link does not carry its account any more.
 cdef void forget_heard(HeardInterest *heard, const Subscription *s) noexcept nogil
 # The link does not carry an account any more: forget what is kept of it.

@@ -9,8 +9,24 @@ from gnats.core.accounts.guard cimport may_subscribe
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.accounts.subscriptions cimport account_sub, add_remote_sub, sub_account, unsubscribe
-from gnats.core.links.kept_interest cimport kept_add, kept_drop, kept_find, kept_free, kept_take, kept_take_new
-from gnats.core.net.log_records cimport LOG_CANNOT_EXPORT, LOG_UNKNOWN_ACCOUNT, LOG_UNKNOWN_ACCOUNT_UNSUB
+from gnats.core.links.kept_interest cimport (
+    KEPT_FULL,
+    KEPT_NO_MEMORY,
+    MOST_KEPT,
+    KeptOutcome,
+    kept_add,
+    kept_drop,
+    kept_find,
+    kept_free,
+    kept_take,
+    kept_take_new,
+)
+from gnats.core.net.log_records cimport (
+    LOG_CANNOT_EXPORT,
+    LOG_KEPT_FULL,
+    LOG_UNKNOWN_ACCOUNT,
+    LOG_UNKNOWN_ACCOUNT_UNSUB,
+)
 from gnats.core.protocol.words cimport parse_size, split_line
 from gnats.core.runtime.kinds cimport ROUTER
 from gnats.core.runtime.slice cimport Slice
@@ -99,7 +115,7 @@ cdef RemoteSubOutcome process_remote_sub(
     if account == NULL:
         if c.kind == ROUTER:
             log_unknown_account(c, LOG_UNKNOWN_ACCOUNT, &sub.account, &sub.subject)
-        outcome = keep_interest(heard, &sub)
+        outcome = keep_interest(c, heard, &sub)
     elif not may_subscribe(&c.guard, sub.subject.p, sub.subject.n, sub.queue.p, 0):
         c.debugf(LOG_CANNOT_EXPORT, 0, sub.subject.p, sub.subject.n)
     else:
@@ -155,14 +171,25 @@ cdef void forget_heard(HeardInterest *heard, const Subscription *s) noexcept nog
 
 # -- accounts that do not exist here -----------------------------------------------------------------------------------
 
-cdef RemoteSubOutcome keep_interest(HeardInterest *heard, const RemoteSub *sub) noexcept nogil:
+cdef RemoteSubOutcome keep_interest(Subscriber c, HeardInterest *heard, const RemoteSub *sub) noexcept nogil:
     """Keep interest in an account that does not exist here, or forget it."""
     drop_kept(heard, sub)
     if sub.weight > 0:
-        if not kept_add(&heard.kept, &sub.account, sub.sid, sub.sid_n, <uint32_t> sub.weight):
+        if not keep(c, heard, &sub.account, sub.sid, sub.sid_n, <uint32_t> sub.weight):
             return REMOTE_SUB_NO_MEMORY
         heard.sum += digest_of_sid(sub.sid, sub.sid_n) * <uint64_t> sub.weight
     return REMOTE_SUB_OK
+
+
+cdef bint keep(
+    Subscriber c, HeardInterest *heard, const Slice *account, const char *sid, size_t n, uint32_t weight
+) noexcept nogil:
+    """Keep a sid; or drop it, and log so the first time, when there is too much. False: no memory."""
+    cdef KeptOutcome outcome = kept_add(&heard.kept, account, sid, n, weight)
+    if outcome == KEPT_FULL and not heard.full:
+        heard.full = 1
+        c.log(LOG_KEPT_FULL, MOST_KEPT, NULL, 0)
+    return outcome != KEPT_NO_MEMORY
 
 
 cdef bint drop_kept(HeardInterest *heard, const RemoteSub *sub) noexcept nogil:
@@ -175,17 +202,17 @@ cdef bint drop_kept(HeardInterest *heard, const RemoteSub *sub) noexcept nogil:
     return True
 
 
-cdef bint keep_heard(HeardInterest *heard, const Subscription *s) noexcept nogil:
+cdef bint keep_heard(Subscriber c, HeardInterest *heard, const Subscription *s) noexcept nogil:
     if account_sub(s).told != heard.round:
         return True   # the peer may tell of it again
-    return kept_add(
-        &heard.kept, &(<Account> sub_account(s)).name, sub_sid(s), s.sid_len, <uint32_t> told_weight(s))
+    return keep(c, heard, &(<Account> sub_account(s)).name, sub_sid(s), s.sid_len, <uint32_t> told_weight(s))
 
 
 cdef bint subscribe_kept(
     Subscriber c, AccountRegistry registry, HeardInterest *heard, const Slice *account
 ) noexcept nogil:
-    cdef Subscription *s = kept_take_new(&heard.kept, registry)
+    cdef uint32_t at = 0
+    cdef Subscription *s = kept_take_new(&heard.kept, registry, &at)
     cdef Subscription *following
     cdef bint subscribed = True
     while s != NULL:
@@ -195,7 +222,7 @@ cdef bint subscribe_kept(
         free(s)
         s = following
         if s == NULL and subscribed:
-            s = kept_take_new(&heard.kept, registry)
+            s = kept_take_new(&heard.kept, registry, &at)
     return subscribed
 
 
@@ -227,7 +254,7 @@ cdef bint set_kept(
     """Subscribe in an account that has just been there. False: no memory."""
     cdef void *account = registry.find(sub.account.p, sub.account.n)
     if account == NULL:
-        return keep_interest(heard, sub) == REMOTE_SUB_OK
+        return keep_interest(c, heard, sub) == REMOTE_SUB_OK
     if not may_subscribe(&c.guard, sub.subject.p, sub.subject.n, sub.queue.p, 0):
         return True
     return set_interest(c, <Account> account, heard, sub) != REMOTE_SUB_NO_MEMORY

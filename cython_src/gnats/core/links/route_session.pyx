@@ -432,7 +432,7 @@ cdef bint carries(Subscriber owner, Account account) noexcept nogil:
 cdef void leave(Subscriber owner, const Subscription *s, bint removed) noexcept nogil:
     if not removed:
         forget_heard(&(<RouteSession> owner).heard, s)
-    elif not keep_heard(&(<RouteSession> owner).heard, s):
+    elif not keep_heard(owner, &(<RouteSession> owner).heard, s):
         owner.out_of_memory(READ_ERROR)
 
 

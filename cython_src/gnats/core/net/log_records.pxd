@@ -37,6 +37,7 @@ cpdef enum LogCode:
     LOG_INTEREST_MODE = 71          # b: 1 once all interest is announced; data: gateway NUL account
     LOG_INTEREST_REPAIRED = 72      # b: subscriptions that were missing; data: the number of stale ones
     LOG_INTEREST_DIFFERS = 73       # although the peer has told all again
+    LOG_KEPT_FULL = 74              # b: bytes
     LOG_TLS_STARTING = 80           # b: 1 for the side that dials
     LOG_TLS_COMPLETE = 81
     LOG_TLS_VERSION = 82            # b: 0x0303 or 0x0304; data: cipher suite

@@ -202,14 +202,19 @@ def test_one_difference_alone_is_forgotten(plane: DataPlane, other: int) -> None
         assert route.say(digest((b"R A foo", 1))) == b""
 
 
-def test_a_peer_that_does_not_mend_it_is_asked_once(plane: DataPlane, other: int) -> None:
-    plane.account("A")
-    route = plane.route(other, digests=True)
+def test_a_peer_that_does_not_mend_it_is_asked_once(
+    plane: DataPlane, other: int, hears: Callable[[DataPlane, int], Peer]
+) -> None:
+    """Its digests do not get to the control plane from then on, either."""
+    account = plane.account("A")
+    link = hears(plane, other)
     wrong = digest((b"R A bar", 1))
-    route.say(b"RS+ A foo\r\n")
-    assert route.say(wrong * 2) == DIFFERS
-    assert route.say(AGAIN + b"RS+ A foo\r\n" + wrong) == b""
-    assert route.say(wrong * 10) == b""
+    link.say(b"RS+ A foo\r\n")
+    assert link.say(wrong * 2) == DIFFERS
+    assert link.say(AGAIN + b"RS+ A foo\r\n" + wrong) == b""
+    assert link.say(wrong * 10 + b"RS+ A more\r\n") == b""
+    assert account.sublist.count() == 2
+    assert not plane.take(EV_INFO)
 
 
 @pytest.mark.parametrize(
