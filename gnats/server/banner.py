@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gnats.go.text import friendly_bytes
+from gnats.go.text import friendly_bytes, quote
 from gnats.log.logger import Logger
 from gnats.options.options import MAX_PAYLOAD_WARNING, Options
 from gnats.version import FEATURE_FLAGS, NATS_VERSION, RUNTIME, __version__
@@ -29,11 +29,20 @@ def print_banner(opts: Options, log: Logger, name: str, server_id: str, *, plain
         log.warn(
             f"Maximum payloads over {limit} are generally discouraged and could lead to poor performance"
         )
+    if opts.cluster.port or opts.gateway.configured:
+        _log_unnamable(opts, log)
     if opts.default_js_domain:
         log.warn(
             "The option `default_js_domain` is a temporary backwards compatibility measure"
             " and will be removed"
         )
+
+
+def _log_unnamable(opts: Options, log: Logger) -> None:
+    """Warn of accounts that no line between servers can name."""
+    for account in opts.accounts:
+        if any(blank in account.name for blank in " \t\r\n"):
+            log.warn(f"Account {quote(account.name)} is of this server alone: its name has a blank")
 
 
 def _log_feature_flags(flags: Mapping[str, bool], log: Logger) -> None:

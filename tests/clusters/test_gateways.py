@@ -10,7 +10,7 @@ from support.certs import Certificates
 from support.clusters import line, star
 from support.launch import Launch, launcher
 from support.monitor import monitor
-from support.servers import REFERENCE, Kind, until
+from support.servers import REFERENCE, Kind, selected, until
 from support.superclusters import SuperCluster, inbound, outbound
 
 from .conftest import require_all
@@ -122,3 +122,22 @@ def test_tls(run: Run, kinds: tuple[Kind, Kind], certs: Certificates) -> None:
     made = run(*((kind,) for kind in kinds), block=block, host="localhost")
     for number in 0, 1:
         assert outbound(made[number])[f"c{1 - number}"]["connection"]["tls_version"] == "1.3"
+
+
+def test_an_account_whose_name_has_a_blank_harms_nobody(run: Run) -> None:
+    """With nats-server, interest in it closes the connection again and again."""
+    kinds = [kind for kind in selected() if not kind.is_reference][:1] * 2
+    odd = ACCOUNTS.replace("accounts {", 'accounts {\n"A B" { users: [ { user: x, password: p } ] }')
+    made = run(*((kind,) for kind in kinds), remotes=line, config=odd)
+    with Client(made[0], "x") as here, Client(made[1], "x") as there, Client(made[0]) as far:
+        for client in here, there:
+            client.subscribe("odd")
+            client.subscribe("odd", "group")
+        with Client(made[1]) as near:
+            far.subscribe("far")
+            far.reachable_from(near)
+            near.publish("far", b"x")
+            assert far.payloads(near) == [b"x"]
+    for number in range(2):
+        assert 'Account "A B" is of this server alone: its name has a blank' in made[number].log
+        assert "closed" not in "".join(text for text in made[number].log.splitlines() if " - gid:" in text)

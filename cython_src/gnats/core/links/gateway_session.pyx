@@ -56,6 +56,7 @@ from gnats.core.protocol.parser cimport (
     PARSE_CLOSED,
     ParserHandlers,
 )
+from gnats.core.protocol.words cimport is_word
 from gnats.core.publishing cimport begin_message
 from gnats.core.routing.gateway_return cimport take_answer
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
@@ -387,7 +388,7 @@ cdef void log_mode(GatewaySession c, const Slice *account, bint complete) noexce
 # -- the link's functions ----------------------------------------------------------------------------------------------
 
 cdef bint carries(Subscriber owner, Account account) noexcept nogil:
-    return True
+    return is_word(&account.name)   # else no line could name it
 
 
 cdef bint carries_none(Subscriber owner, Account account) noexcept nogil:

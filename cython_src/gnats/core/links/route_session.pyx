@@ -47,6 +47,7 @@ from gnats.core.net.pollstate cimport PollerBase, hand_over_first
 from gnats.core.pings cimport send_ping
 from gnats.core.protocol.answers cimport send_err, send_ok
 from gnats.core.protocol.parser cimport BAD_REMOTE_SUB_ARGS, BAD_REMOTE_UNSUB_ARGS, PARSE_CLOSED, ParserHandlers
+from gnats.core.protocol.words cimport is_word
 from gnats.core.publishing cimport begin_message
 from gnats.core.routing.gateway_return cimport take_answer
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
@@ -236,6 +237,8 @@ cdef class RouteSession(LinkSession):
         cdef size_t i
         if self.one_account:
             return same(&account.name, &self.account_name)
+        if not is_word(&account.name):
+            return False   # no line could name it
         if self.pool_index < 0:
             return True
         for i in range(1, self.npinned):
