@@ -22,6 +22,8 @@ from gnats.bench.text import human_bytes
 from perf import machine, natscli, report
 from perf.clusters import CLUSTER_SCENARIOS
 from perf.holdings import HOLDING_SCENARIOS
+from perf.interest import INTEREST_SCENARIOS
+from perf.mesh import MESH_SCENARIOS
 from perf.results import METRICS, Record, Results
 from perf.scenarios import SCENARIOS, Scenario, Settings
 from perf.servers import Kind, Server, ServerError, find, raise_file_limit
@@ -52,7 +54,8 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def chosen(args: argparse.Namespace) -> list[Scenario]:
     """Return the requested scenarios: by name, or the quick ones, or all."""
-    every = (*SCENARIOS, *STREAM_SCENARIOS, *HOLDING_SCENARIOS, *CLUSTER_SCENARIOS)
+    links = (*CLUSTER_SCENARIOS, *INTEREST_SCENARIOS, *MESH_SCENARIOS)
+    every = (*SCENARIOS, *STREAM_SCENARIOS, *HOLDING_SCENARIOS, *links)
     if args.only:
         return [s for s in every if any(fnmatchcase(s.name, pattern) for pattern in args.only)]
     return [s for s in every if s.quick or not args.quick]

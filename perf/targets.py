@@ -49,6 +49,12 @@ TARGETS: tuple[Target, ...] = (
     ),
     *(Target(f"{link}/latency", "p50_us", 0.7) for link in ("route", "leaf", "gateway")),
     *(
+        Target(f"{link}/interest", metric, 0.4)
+        for link in ("route", "leaf", "gateway")
+        for metric in ("known_ms", "remote_subscription_bytes")
+    ),
+    Target("route/s2_fast/*", "cpu_ns", 0.6),
+    *(
         Target(f"latency/{name}*", metric, 0.8)
         for name in ("idle", "turns")
         for metric in ("p50_us", "p99_us")

@@ -11,6 +11,7 @@ class PubSub:
         *,
         publishers: int = 1,
         subjects: Sequence[str] = ("bench",),
+        payloads: Sequence[bytes] = (),
         subscriptions: Sequence[Sequence[str]] = (),
         subscribers_at: Target | None = None,
         queue: str = "",

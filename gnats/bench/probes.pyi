@@ -16,6 +16,8 @@ class Requests(Lines):
         window: int = 1,
         size: int = 128,
         subject: str = "bench.request",
+        responders_at: Target | None = None,
+        fresh: bool = False,
         timeout: float = 30.0,
     ) -> None: ...
     def run(

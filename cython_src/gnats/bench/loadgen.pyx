@@ -45,6 +45,7 @@ cdef class PubSub:
     """Publishers and subscribers, each on a connection of its own.
 
     publishers: their number; together they publish `size` bytes to `subjects` in turn, all of one length.
+    payloads: what they publish in turn, each of `size` bytes; by default one of equal bytes.
     subscriptions: for each subscriber the subjects it subscribes to.
     queue: the queue group of all subscribers, if any.
     subscribers_at: the target of the subscribers, if it is another.
@@ -83,6 +84,7 @@ cdef class PubSub:
         *,
         int publishers=1,
         subjects=("bench",),
+        payloads=(),
         subscriptions=(),
         subscribers_at=None,
         str queue="",
@@ -97,9 +99,11 @@ cdef class PubSub:
             raise ValueError(f"a load of {publishers} publishers, {self.subscribers} subscribers of {size} B")
         if publishers and len({len(subject) for subject in subjects}) != 1:
             raise ValueError("the subjects to publish to must be of one length")
+        if any(len(payload) != size for payload in payloads):
+            raise ValueError(f"payloads of another size than {size} B")
         self.size = size
         self.fanout = fanout if fanout is not None else 1 if queue and subscriptions else self.subscribers
-        self.build_batch(subjects if publishers else ("none",))
+        self.build_batch(subjects if publishers else ("none",), payloads or (b"x" * size,))
         self.window = max(8, window // (<int64_t>self.frame * max(1, self.fanout)))
         self.tallies = <Tally *>calloc(publishers + self.subscribers, sizeof(Tally))
         if self.tallies == NULL:
@@ -126,9 +130,9 @@ cdef class PubSub:
         """End the present or next run after the messages that are already published. Any thread."""
         self.stopped = True
 
-    cdef build_batch(self, subjects):
-        cdef bytes payload = b"x" * self.size
-        cdef list frames = [b"PUB %b %d\r\n%b\r\n" % (s.encode(), self.size, payload) for s in subjects]
+    cdef build_batch(self, subjects, payloads):
+        cdef list frames = [
+            b"PUB %b %d\r\n%b\r\n" % (s.encode(), self.size, payload) for payload in payloads for s in subjects]
         self.frame = len(frames[0])
         cdef int64_t times = max(1, BATCH_BYTES // (<int64_t>self.frame * len(frames)))
         self.batch = b"".join(frames) * times

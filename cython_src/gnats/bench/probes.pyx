@@ -37,15 +37,18 @@ cdef enum:
 cdef class Requests(Lines):
     """`requesters` connections that keep `window` requests in flight each, and `responders` that answer them.
 
-    Responders form a queue group on `subject`; without any, other clients must answer. Each request has its own
-    reply subject below the requester's inbox, as with real clients. `size` is the payload of request and reply in
-    bytes, at least 8. Raises ValueError or LoadError.
+    Responders form a queue group on `subject`, at `responders_at` if given; without any, other clients must answer.
+    Each request has its own reply subject below the requester's inbox, as with real clients; with `fresh` also its
+    own subscription, as with old ones. `size` is the payload of request and reply in bytes, at least 8. Raises
+    ValueError or LoadError.
     """
 
-    cdef bytes template          # PUB subject inbox size, payload
+    cdef bytes template          # SUB and UNSUB if fresh; PUB subject inbox size, payload
     cdef char *request
     cdef size_t request_len
     cdef size_t inbox_at         # offset of the requester's number, a dot and the request's number
+    cdef size_t fresh_at[3]      # if fresh, offsets in SUB of the same, and in SUB and UNSUB of the request's number
+    cdef bint fresh
     cdef size_t payload_at
     cdef int requesters
     cdef int responders
@@ -64,6 +67,8 @@ cdef class Requests(Lines):
         int window=1,
         int size=128,
         str subject="bench.request",
+        responders_at=None,
+        bint fresh=False,
         double timeout=30.0,
     ):
         if requesters < 1 or responders < 0 or window < 1 or size < STAMP:
@@ -73,7 +78,18 @@ cdef class Requests(Lines):
         self.window = window
         self.size = size
         cdef bytes inbox = b"_INBOX." + os.urandom(6).hex().encode() + b"."
-        cdef bytes head = b"PUB %b " % subject.encode() + inbox
+        cdef bytes number = b"%08x" % 0
+        cdef bytes head = b""
+        self.fresh = fresh
+        if fresh:
+            head = b"SUB " + inbox
+            self.fresh_at[0] = len(head)
+            head += b"%b.%b " % (number, number)
+            self.fresh_at[1] = len(head)
+            head += number + b"\r\nUNSUB "
+            self.fresh_at[2] = len(head)
+            head += number + b" 1\r\n"
+        head += b"PUB %b " % subject.encode() + inbox
         self.inbox_at = len(head)
         head += b"%08x.%08x %d\r\n" % (0, 0, size)
         self.payload_at = len(head)
@@ -85,10 +101,12 @@ cdef class Requests(Lines):
             requesters + responders,
             2 * window * requesters * self.request_len + 65536,
             timeout,
+            responders_at,
+            requesters,
         )
         self.fleet.exchange(
             0,
-            [b"SUB %b%08x.* 1\r\nPING\r\n" % (inbox, i) for i in range(requesters)]
+            [b"PING\r\n" if fresh else b"SUB %b%08x.* 1\r\nPING\r\n" % (inbox, i) for i in range(requesters)]
             + [b"SUB %b bench 1\r\nPING\r\n" % subject.encode()] * responders,
             timeout=timeout,
         )
@@ -178,6 +196,11 @@ cdef class Requests(Lines):
         memcpy(room, self.request, self.request_len)
         put_hex(room + self.inbox_at, index)
         put_hex(room + self.inbox_at + 9, self.number)
+        if self.fresh:
+            put_hex(room + self.fresh_at[0], index)
+            put_hex(room + self.fresh_at[0] + 9, self.number)
+            put_hex(room + self.fresh_at[1], self.number)
+            put_hex(room + self.fresh_at[2], self.number)
         now = now_ns()
         memcpy(room + self.payload_at, &now, STAMP)
         self.number += 1

@@ -340,6 +340,22 @@ def test_a_run_can_be_stopped_from_another_thread(target: Target) -> None:
         assert load.run(100).delivered == 100
 
 
+def test_payloads_are_published_in_turn(target: Target) -> None:
+    with (
+        socket.create_connection((target.host, target.port)) as other,
+        other.makefile("rb") as lines,
+        PubSub(target, subjects=["turn"], payloads=[b"aa", b"bb", b"cc"], size=2) as load,
+    ):
+        other.sendall(b'CONNECT {"verbose":false}\r\nSUB turn 1\r\nPING\r\n')
+        while lines.readline() != b"PONG\r\n":
+            pass
+        load.run(4)
+        got = [lines.readline() for _ in range(8)]
+        assert got[1::2] == [b"aa\r\n", b"bb\r\n", b"cc\r\n", b"aa\r\n"]
+    with pytest.raises(ValueError, match="payloads of another size"):
+        PubSub(target, payloads=[b"aa"], size=3)
+
+
 @pytest.mark.parametrize(
     "load",
     [
@@ -414,9 +430,14 @@ def test_credentials_are_sent() -> None:
 # Times
 
 
+@pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize(("requesters", "responders", "window"), [(1, 1, 1), (3, 2, 16), (1, 4, 100)])
-def test_every_request_is_answered(target: Target, requesters: int, responders: int, window: int) -> None:
-    with Requests(target, requesters=requesters, responders=responders, window=window, size=100) as load:
+def test_every_request_is_answered(
+    target: Target, requesters: int, responders: int, window: int, fresh: bool
+) -> None:
+    with Requests(
+        target, requesters=requesters, responders=responders, window=window, size=100, fresh=fresh
+    ) as load:
         for count in (3001, 1):
             result = load.run(count, timeout=30)
             assert result.requests == result.latency.count == count
