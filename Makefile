@@ -7,7 +7,7 @@ SOURCES := $(shell find cython_src -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 STAMP  := $(VENV)/.installed
 ARGS   ?=
 
-.PHONY: help build run test test-all hadoop faults soak bench bench-full lint asan tsan fuzz docs sdist clean check-tools
+.PHONY: help build run test test-all hadoop faults soak churn bench bench-full lint asan tsan fuzz docs sdist clean check-tools
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,6 +51,9 @@ faults: build $(VENV)/.test-tools ## kill a thousand servers (ARGS="--kills 50 -
 
 soak: build $(VENV)/.test-tools ## waits of all kinds beside nats-server (ARGS="--minutes 20")
 	PYTHONPATH=tests $(BIN)/python -m soak $(ARGS)
+
+churn: build $(VENV)/.test-tools ## clients and leaf nodes that come and go, with flat memory (ARGS="--minutes 60")
+	PYTHONPATH=tests $(BIN)/python -m soak.churn $(ARGS)
 
 $(VENV)/.bench-tools: $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[monitor,bench]'
