@@ -2,6 +2,7 @@
 
 import random
 import socket
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
@@ -58,6 +59,7 @@ LOOP_DELAY = 30.0
 MEETING_DELAYS = 0.5, 3.0
 """Seconds, at least and at most, to the next attempt after two servers have dialled each other."""
 PERMISSION_DELAY = 30.0
+RECENT = 64
 SAME_CLUSTER_DELAY = 30.0
 MIN_VERSION_DELAY = 5.0
 MAPPED_REPLIES = b"_GR_.>"
@@ -137,6 +139,8 @@ class LeafNodes(Connections[Leaf]):
         self.table = LeafTable()
         """The connections that have joined an account."""
         self.health = LinkHealth("leafnode", log, lambda: self.table, self._configured)
+        self._recent: deque[object] = deque(maxlen=RECENT)
+        """Permissions of the latest connections: when one comes again, pollers know what these say."""
         self._first: dict[int, PeerInfo] = {}
         """INFOs that were read before the poller had the connection, by id, until it has."""
 
@@ -580,6 +584,7 @@ class LeafNodes(Connections[Leaf]):
             return
         keep_domains_apart(leaf, self._options(), self._accounts, self._log)
         permissions, receive = session_permissions(leaf)
+        self._recent.append((permissions, receive))
         max_subs, max_payload = limits(leaf, self._options())
         leaf.has_joined = True
         leaf.mapped = announced_anyway(leaf, self._options())
