@@ -39,10 +39,10 @@ GATEWAY_TIMEOUT = 504
 LOOK_INTERVAL = 1.0
 """Seconds between two checks whether removed accounts can be freed."""
 
-Measured = Callable[[Account, ServiceLatency, int, bytes], None]
+Measured = Callable[[Account, ServiceLatency, int, bytes, float], None]
 
 
-def ignore(account: Account, latency: ServiceLatency, status: int, data: bytes) -> None:
+def ignore(account: Account, latency: ServiceLatency, status: int, data: bytes, seconds: float) -> None:
     """Ignore a measurement."""
 
 
@@ -477,9 +477,9 @@ class Accounts(dict[str, Account]):
 
     def report(self, export_id: int, status: int, data: bytes) -> None:
         """Pass on the measurement of a request to a service; gnats.events.latency reads `data`."""
-        account, _, latency = self._exports.get(export_id, (None, None, None))
-        if account and latency:
-            self.measured(account, latency, status, data)
+        account, service, latency = self._exports.get(export_id, (None, None, None))
+        if account and service and latency:
+            self.measured(account, latency, status, data, service.threshold)
 
     def _expire(self, export_id: int) -> None:
         del self._timers[export_id]

@@ -3,6 +3,7 @@
 import re
 import struct
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from gnats.accounts.account import Account
 from gnats.accounts.internal_clients import InternalClients
@@ -14,6 +15,9 @@ from gnats.go.text import rfc3339, text_bytes
 from gnats.nkeys.identity import NuidSource
 from gnats.options.values.accounts import ServiceLatency
 
+if TYPE_CHECKING:
+    from gnats.events.remote_latency import RemoteLatency
+
 SERVICE_LATENCY = "io.nats.server.metric.v1.service_latency"
 STATUS = {
     400: "Bad Request",
@@ -22,7 +26,7 @@ STATUS = {
     504: "Service Timeout",
 }
 
-_MEASURED = struct.Struct("=QQqqQ")  # core.messages.responses.Measured
+_MEASURED = struct.Struct("=QQqqQQ")  # core.messages.responses.Measured
 _ORDER = (
     *("type", "id", "timestamp", "status", "description", "requestor", "responder", "header"),
     *("start", "service", "system", "total"),
@@ -41,25 +45,43 @@ class Latency:
     """Publishes measurements in the accounts that provide the services."""
 
     def __init__(
-        self, server_name: str, cluster: str, sessions: Mapping[int, Session], clients: InternalClients
+        self,
+        server_name: str,
+        cluster: str,
+        sessions: Mapping[int, Session],
+        clients: InternalClients,
+        remote: "RemoteLatency",
     ) -> None:
         self._server = {"server": server_name, "cluster": cluster}
         self._sessions = sessions
         self._clients = clients
+        self._remote = remote
         self._ids = NuidSource()
 
-    def measured(self, account: Account, wanted: ServiceLatency, status: int, data: bytes) -> None:
+    def measured(
+        self, account: Account, wanted: ServiceLatency, status: int, data: bytes, seconds: float
+    ) -> None:
         """Publish the measurement of a request that ended with a status (an HTTP status).
 
-        `data` is a core.messages.responses.Measured, and the request's header if it requested the
-        measurement.
+        `data` is a core.messages.responses.Measured, the request's header if it requested the measurement,
+        and the reply subject if another server measures it, too: then what that has measured is published
+        with it, or nothing when that does not come within `seconds`.
         """
-        requester, responder, elapsed, when, share = _MEASURED.unpack_from(data)
+        requester, responder, elapsed, when, share, reply_n = _MEASURED.unpack_from(data)
         report = self._report(status, requester, responder, elapsed, when, share=bool(share))
-        if header := tracing_fields(data[_MEASURED.size :]):
+        end = len(data) - reply_n
+        if header := tracing_fields(data[_MEASURED.size : end]):
             report["header"] = header
-        message = {name: report[name] for name in _ORDER if name in report}
-        self._clients.of(account).publish(text_bytes(wanted.subject), marshal(message), reply=b"")
+
+        def publish(report: dict[str, object]) -> None:
+            message = {name: report[name] for name in _ORDER if name in report}
+            self._clients.of(account).publish(text_bytes(wanted.subject), marshal(message), reply=b"")
+
+        if reply_n and self._remote.exchanges:
+            reply = data[end:].decode("utf-8", "surrogateescape")
+            self._remote.first_half(account.name, reply, (report, publish), seconds)
+        else:
+            publish(report)
 
     def _report(
         self, status: int, requester: int, responder: int, elapsed: int, when: int, *, share: bool

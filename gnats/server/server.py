@@ -25,6 +25,7 @@ from gnats.core.runtime.kinds import CLIENT, GATEWAY, LEAF, ROUTER
 from gnats.core.runtime.state import ServerState
 from gnats.errors import OptionError, ServerError
 from gnats.events.events import Events
+from gnats.events.remote_latency import RemoteLatency
 from gnats.events.replies import Replies
 from gnats.go.hostport import parse_host_port
 from gnats.go.text import duration, join_host_port, os_error
@@ -134,6 +135,12 @@ class Server:
         )
         self.links = Links(self, opts)
         self.internal_clients.names_requesters = self.links.names_requesters
+        self._remote_latency = RemoteLatency(
+            self.accounts,
+            self.clients,
+            self.log,
+            server=lambda: {"server": self.name, "cluster": self.opts.cluster.name},
+        )
         self.others: Servers | None = None
         """What is known of the other servers; None without links, or without a system account."""
         self._began = False
@@ -334,7 +341,7 @@ class Server:
                 reason = f"open {opts.pid_file}: {os_error(exc)}"
                 raise ServerError(f"Could not write pidfile: {reason}") from exc
         events = EventTable()
-        for part in (self.accounts, self.internal_clients, self._clients):
+        for part in (self.accounts, self.internal_clients, self._clients, self._remote_latency):
             part.serve(events)
         self.links.serve(events)
         events.on(EV_JETSTREAM, self._on_jetstream_event)
@@ -427,6 +434,7 @@ class Server:
         if self.pollers:
             if self.others is not None:  # it is empty while no other is known
                 self.others.close()
+                self._remote_latency.close()
             if self.events:
                 self.events.close()
                 self.events = None
@@ -641,6 +649,7 @@ class Server:
 
         self.others = Servers(client, events, self.accounts, links, self.log, exceeded=self._close_exceeding)
         self.accounts.added = self.others.track
+        self._remote_latency.start(self.name, client, links)
 
     def _close_exceeding(self, account: Account) -> None:
         """Close the latest clients of an account that has too many, together with other servers."""
@@ -657,12 +666,15 @@ class Server:
             self.js_engine.reap()
         return self.pollers is not None and not self.pollers.pending_events
 
-    def _measured(self, account: Account, wanted: "ServiceLatency", status: int, data: bytes) -> None:
+    def _measured(
+        self, account: Account, wanted: "ServiceLatency", status: int, data: bytes, seconds: float
+    ) -> None:
         if self._latency is None:
             from gnats.events.latency import Latency
 
-            self._latency = Latency(self.name, self.opts.cluster.name, self.clients, self.internal_clients)
-        self._latency.measured(account, wanted, status, data)
+            cluster, remote = self.opts.cluster.name, self._remote_latency
+            self._latency = Latency(self.name, cluster, self.clients, self.internal_clients, remote)
+        self._latency.measured(account, wanted, status, data, seconds)
 
     def _on_msg_trace(self, source: Connection | None, a: int, b: int, data: object) -> None:
         if source is None or not isinstance(data, bytes):

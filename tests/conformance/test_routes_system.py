@@ -37,7 +37,8 @@ PAGES = (
 )  # fmt: skip
 ACCOUNT_PAGES = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONNS")
 ANNOUNCED = {
-    "_INBOX_.{id}", "_INBOX.{hash}.*", "REQ.SERVER.PING", "REQ.ACCOUNT.NSUBS", "REQ.ACCOUNT.PING.STATZ",
+    "_INBOX_.{id}", "_INBOX.{hash}.*", "LATENCY.M2.{hash}",
+    "REQ.SERVER.PING", "REQ.ACCOUNT.NSUBS", "REQ.ACCOUNT.PING.STATZ",
     "SERVER.*.STATSZ", "SERVER.*.SHUTDOWN", "SERVER.*.LAMEDUCK", "SERVER.ACCOUNT.*.CONNS",
     *(f"REQ.SERVER.PING.{page}" for page in PAGES),
     *(f"REQ.SERVER.{{id}}.{what}" for what in (*PAGES, "RELOAD", "KICK", "LDM")),
@@ -48,7 +49,6 @@ REFERENCE_ANNOUNCES = {
     "ACCOUNT.*.CLAIMS.UPDATE",
     "REQ.ACCOUNT.*.CLAIMS.UPDATE",
     "ACCOUNT.*.LEAFNODE.CONNECT",
-    "LATENCY.M2.{hash}",
 }
 """What gnats has only in operator mode, or cannot serve yet."""
 GNATS_ANNOUNCES = {"DEBUG.SUBSCRIBERS", "REQ.USER.*.INFO"}

@@ -33,6 +33,7 @@ from gnats.core.net.connectionbase cimport trace_verb_with
 from gnats.core.net.log_records cimport TRACE_IN, TRACE_IN_PAYLOAD
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.routing.gateway_return cimport answer_request, send_answer
+from gnats.core.routing.remote_latency cimport is_tracked_reply, note_answer
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, ROUTE_NOBODY, RouteOutcome, process_msg_results, route
 from gnats.core.routing.tracing cimport (
     TRACE_ON,
@@ -46,7 +47,7 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.turn cimport turn_spend
 from gnats.core.subjects.match_cache cimport results_match
 from gnats.core.subjects.sublist cimport MatchResult, Subscription, sub_sid
-from gnats.includes.atomics cimport likely, load8, load_ptr_acquire, unlikely
+from gnats.includes.atomics cimport likely, load8, load64, load_ptr_acquire, unlikely
 from gnats.includes.text cimport put, put_text
 
 cdef enum:
@@ -93,6 +94,8 @@ cdef inline void check_and_route(Subscriber c, Message *m, Mappings *mappings) n
         return
     if unlikely(c.verbose):
         c.session.send_ok(c)
+    if unlikely(load64(&c.tracked) != 0) and is_tracked_reply(&m.subject):
+        note_answer(c, &m.subject)
     if unlikely(load_ptr_acquire(<void **> &c.mapped_replies) != NULL) and answer_request(c, m):
         return
     route_here(c, m)

@@ -34,6 +34,10 @@ EV_BEGUN: int
 EV_LEAF: int
 """A link's session has begun, after the handshake of TLS if there is one."""
 
+EV_TRACKED: int
+EV_ANSWERED: int
+"""A client got a measured request of another server, or answers it: a is the client's id, b the time in ns on
+the monotonic clock, data reply and subject with a blank between, or the reply alone."""
 EV_JETSTREAM: int
 """An event of a stream or a consumer, which takes the place of the client; a is its kind."""
 

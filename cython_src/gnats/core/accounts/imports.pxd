@@ -31,6 +31,9 @@ cdef void forget_requests(Subscriber c, Account account, const Subscription *s) 
 # Post a measurement of a service to the control plane.
 cdef void report_latency(Subscriber c, ServiceExport *se, int status, uint64_t requester, uint64_t responder,
                          int64_t elapsed, bint share, const char *header, size_t n) noexcept nogil
+# The same for an answer that came over a link to `reply`: the responder's server measures it, too.
+cdef void report_first_half(Subscriber c, ServiceExport *se, uint64_t requester, int64_t elapsed, bint share,
+                            const char *header, size_t n, const Slice *reply) noexcept nogil
 
 
 # Apply a transform. The result is in few[:room] or, when it is longer, in memory to be freed; NULL without memory.

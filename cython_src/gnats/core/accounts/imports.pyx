@@ -38,6 +38,7 @@ from gnats.includes.atomics cimport load8, load64, store8
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum:
+    OK = 200           # the status of a request that was answered
     ROOM = 512         # bytes of a subject that fit on the stack
 
 
@@ -228,10 +229,28 @@ cdef void report_latency(
     Subscriber c, ServiceExport *se, int status, uint64_t requester, uint64_t responder, int64_t elapsed, bint share,
     const char *header, size_t n
 ) noexcept nogil:
+    cdef Slice none
+    none.p = NULL
+    none.n = 0
+    report_measured(c, se, status, requester, responder, elapsed, share, header, n, &none)
+
+
+cdef void report_first_half(
+    Subscriber c, ServiceExport *se, uint64_t requester, int64_t elapsed, bint share, const char *header, size_t n,
+    const Slice *reply
+) noexcept nogil:
+    report_measured(c, se, OK, requester, 0, elapsed, share, header, n, reply)
+
+
+cdef void report_measured(
+    Subscriber c, ServiceExport *se, int status, uint64_t requester, uint64_t responder, int64_t elapsed, bint share,
+    const char *header, size_t n, const Slice *reply
+) noexcept nogil:
     cdef Measured m
     cdef Event *ev
+    cdef char *p
     hand_over_first(c.ps)
-    ev = c.inbox.new_event(EV_LATENCY, NULL, &c.source, sizeof(Measured) + n)
+    ev = c.inbox.new_event(EV_LATENCY, NULL, &c.source, sizeof(Measured) + n + reply.n)
     if ev == NULL:
         return
     ev.a = <int64_t> se.id
@@ -241,9 +260,14 @@ cdef void report_latency(
     m.elapsed = elapsed
     m.when = realtime_ns()
     m.share = share
-    memcpy(ev.data, &m, sizeof(Measured))   # event data is not aligned
+    m.reply_n = reply.n
+    p = <char *> ev.data
+    memcpy(p, &m, sizeof(Measured))   # event data is not aligned
+    p += sizeof(Measured)
     if n:
-        memcpy(ev.data + sizeof(Measured), header, n)
+        memcpy(p, header, n)
+    if reply.n:
+        memcpy(p + n, reply.p, reply.n)
     c.inbox.post_caused(ev, &c.source)
 
 

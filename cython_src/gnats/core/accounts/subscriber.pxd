@@ -33,6 +33,7 @@ cdef struct ClientDetails:
 
 cdef class Subscriber(Connection):
     cdef void *account            # borrowed Account to publish and subscribe in; the owner's once started
+    cdef uint64_t tracked         # requests of other servers that it got, whose answers are measured; atomic
     cdef uint8_t one_account      # a link that carries one account, which messages do not name
     # of a link; set before it has subscriptions
     cdef uint8_t traces           # the peer knows traces of messages,

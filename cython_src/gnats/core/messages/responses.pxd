@@ -73,13 +73,15 @@ cdef struct Expected:
     char data[1]
 
 
-# Data of an EV_LATENCY: a measured request; its header follows.
+# Data of an EV_LATENCY: a measured request; its header follows, and then its reply subject, if another server measures
+# it, too.
 cdef struct Measured:
     uint64_t requester      # connection ids
     uint64_t responder
     int64_t elapsed         # ns since the request
     int64_t when            # ns since 1970
     uint64_t share          # the import shares the requester's details
+    uint64_t reply_n        # bytes of the reply subject
 
 
 cdef struct ReplyMap:

@@ -18,7 +18,7 @@ from gnats.core.messages.encode cimport (
 )
 from gnats.core.messages.message cimport Message, NativeSub, RemoteArgs, native_sub
 from gnats.core.messages.msgtrace cimport trace_egress, trace_stream_export
-from gnats.core.messages.reserved cimport is_mapped_reply
+from gnats.core.messages.reserved cimport is_mapped_reply, plain_reply
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.net.log_records cimport LOG_AUTO_UNSUBSCRIBE
 from gnats.core.net.pollstate cimport hand_over_first, poller_random
@@ -43,6 +43,7 @@ from gnats.core.routing.origins cimport (
     same_cluster,
 )
 from gnats.core.routing.remote cimport deliver_remote
+from gnats.core.routing.remote_latency cimport is_tracked_reply, note_request
 from gnats.core.routing.targets cimport (
     IMPORTED_ROOM,
     Targets,
@@ -412,6 +413,15 @@ cdef inline bint is_denied(const Message *m, const Subscription *s) noexcept nog
         &(<Subscriber> s.client).guard, m.ps, &m.subject, s)
 
 
+cdef inline bint note_remote_request(const Message *m, const Subscription *s) noexcept nogil:
+    """A client gets a request that has come over a link: remember its mapped reply, and note it if the answer is
+    measured. False: no memory."""
+    cdef Slice reply = plain_reply(&m.reply)
+    if unlikely(is_tracked_reply(&reply)) and m.hop == NULL:   # else this server has made the reply
+        note_request(<Subscriber> s.client, m, &reply)
+    return not is_mapped_reply(&m.reply) or remember_reply(<Subscriber> s.client, m)
+
+
 cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept nogil:
     """Queue a message for a subscription's client, unless it is an echo, denied, or the subscription has ended."""
     cdef Frame *frame
@@ -426,10 +436,9 @@ cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept 
         return EGRESS_OK if deliver_internal(m, s) else EGRESS_CLIENT_CLOSED
     if unlikely(is_denied(m, s)):
         return EGRESS_SUB_DENY
-    if unlikely(m.remote != NULL) and s.kind == CLIENT and is_mapped_reply(&m.reply):
-        if not remember_reply(<Subscriber> s.client, m):
-            (<Connection> m.origin).out_of_memory(WRITE_ERROR)
-            return EGRESS_CLIENT_CLOSED
+    if unlikely(m.remote != NULL) and s.kind == CLIENT and m.reply.n and not note_remote_request(m, s):
+        (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+        return EGRESS_CLIENT_CLOSED
     frame = frame_for(m, frames, load8(&(<Subscriber> s.client).form))
     if unlikely(frame == NULL):
         (<Connection> m.origin).out_of_memory(WRITE_ERROR)

@@ -6,7 +6,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, strlen
 
 from gnats.core.accounts.account cimport REPLY_ROOM, Account, ServiceImport, account_mappings
-from gnats.core.accounts.imports cimport report_latency, transformed
+from gnats.core.accounts.imports cimport report_first_half, report_latency, transformed
 from gnats.core.accounts.mappings cimport Mappings, select_mapped_subject
 from gnats.core.accounts.subscriber cimport ClientDetails, Subscriber
 from gnats.core.messages.headers cimport begin_header_without
@@ -30,7 +30,7 @@ from gnats.core.routing.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOut
 from gnats.core.routing.tracing cimport set_trace_dest
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.inbox cimport EV_RESPONSES
-from gnats.core.runtime.kinds cimport ACCOUNT, CLIENT, JETSTREAM, LEAF
+from gnats.core.runtime.kinds cimport ACCOUNT, CLIENT, GATEWAY, JETSTREAM, LEAF, ROUTER
 from gnats.core.runtime.quoting cimport put_json_string
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription
@@ -342,6 +342,10 @@ cdef bint take_response(void *ctx, const Message *m, const Subscription *s) noex
     return True   # a late response, too: nats-server sends its sender no error
 
 
+cdef inline bint is_link_kind(uint8_t kind) noexcept nogil:
+    return kind == ROUTER or kind == GATEWAY or kind == LEAF
+
+
 cdef bint is_expected(Account account, const Slice *subject) noexcept nogil:
     cdef bint there
     pthread_mutex_lock(&account.lock)
@@ -370,9 +374,14 @@ cdef void process_service_import_response(Account account, const Message *m) noe
     hop.account = NULL
     hop.reply.n = hop.info.n = 0
     if unlikely(e.tracked):
-        report_latency(
-            <Subscriber> m.origin, e.se, 200, e.requester, (<Subscriber> m.origin).cid, monotonic_ns() - e.ts, e.share,
-            expected_header(e), e.header_n)
+        if is_link_kind((<Subscriber> m.origin).kind):
+            report_first_half(
+                <Subscriber> m.origin, e.se, e.requester, monotonic_ns() - e.ts, e.share, expected_header(e),
+                e.header_n, &m.subject)
+        else:
+            report_latency(
+                <Subscriber> m.origin, e.se, 200, e.requester, (<Subscriber> m.origin).cid, monotonic_ns() - e.ts,
+                e.share, expected_header(e), e.header_n)
     if not enter(m.hop, &hop):
         expected_release(e)
         return

@@ -148,6 +148,7 @@ cdef class ExportedService:
                 measured.elapsed = now - e.ts
                 measured.when = realtime_ns()
                 measured.share = e.share
+                measured.reply_n = 0
                 lost.append((<char *> &measured)[:sizeof(Measured)] + expected_header(e)[:e.header_n])
             export_release(e.se)
             free(e)
