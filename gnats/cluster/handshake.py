@@ -282,6 +282,7 @@ class Handshake:
             permissions=compiled_permissions(opts),
             measure=route.dial_next is not None,
             digests=info.interest_digests,
+            passes=info.group_passing,
         )
 
 

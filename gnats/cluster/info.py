@@ -160,6 +160,7 @@ class OwnInfo:
             "gateway_url": self._gateway_url(),
             "leafnode_urls": [url] if (url := self._leaf_url()) else (),
             "interest_digests": True,
+            "group_passing": True,
         }
         return info_line(values | changes)
 
@@ -228,6 +229,8 @@ class PeerInfo:
     leafnode_urls: list[str] = field(default_factory=list)
     interest_digests: bool = False
     """Whether it compares digests of interest."""
+    group_passing: bool = False
+    """Whether it knows messages that are passed on to queue groups alone."""
     sent: dict[str, object] = field(default_factory=dict)
 
     @classmethod

@@ -59,8 +59,9 @@ INFO_FIELDS: Struct = {
     "leafnode_urls": "strings",
     "xkey": "string",
     "interest_digests": "bool",
+    "group_passing": "bool",
 }
-"""The fields of a peer's INFO, for all kinds of peers; the last one is gnats's own."""
+"""The fields of a peer's INFO, for all kinds of peers; the last two are gnats's own."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -73,11 +74,22 @@ class Campaign:
         raise NotImplementedError
 
     async def kill(self, number: int, lasts: float) -> None:
-        server = self.servers[number]
         self.steps.append(f"kill s{number} {lasts:.1f} s")
-        server.kill()
+        self.servers[number].kill()
         await self.suffer(lasts)
-        await asyncio.to_thread(server.start_again)
+        await self.start_again(number)
+
+    async def stop(self, number: int, signum: signal.Signals) -> None:
+        """Have a server end by itself, while its clients go on."""
+        self.steps.append(f"{signum.name} s{number}")
+        stopping = asyncio.create_task(asyncio.to_thread(self.servers[number].stop, signum, rested=False))
+        while not stopping.done():
+            await self.suffer(0.02)
+        await stopping
+        await self.start_again(number)
+
+    async def start_again(self, number: int) -> None:
+        await asyncio.to_thread(self.servers[number].start_again)
         for client in self.clients:
             if client.number == number:
                 await client.connect()

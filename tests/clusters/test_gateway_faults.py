@@ -6,6 +6,7 @@ GNATS_CLUSTER_SECONDS is how long each super-cluster suffers, GNATS_CLUSTER_SEED
 from __future__ import annotations
 
 import random
+import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -36,10 +37,13 @@ WORLDS: list[Kinds] = [
     ((THREADS, REFERENCE), (REFERENCE, LOOP)),
 ]
 """The kinds of both clusters: of one kind alone, and with the reference in each of them."""
-TIMES = "ping_interval: '1s', ping_max: 2"
+PINGS = "ping_interval: '1s', ping_max: 2"
+ENDS = "lame_duck_duration: '30s', lame_duck_grace_period: '0.5s'"
+"""It is a second from client to client at most."""
 BLOCK = "write_deadline: '2s'"
 ASKED = 100
 """Requests of each server's client to the other cluster, while everything is whole."""
+LAME_DUCK = signal.SIGUSR2
 SPARE = "accounts {\n  SPARE { users: [ { user: x, password: p } ] }"
 """An account that comes and goes with reloads, and its users with it."""
 
@@ -64,7 +68,7 @@ class FaultySuperCluster(SuperCluster):
         super().__init__(
             launch,  # type: ignore[arg-type]
             kinds,
-            config=f"{TIMES}\n{ACCOUNTS}",
+            config=f"{PINGS}\n{ENDS}\n{ACCOUNTS}",
             block=BLOCK,
         )
 
@@ -88,7 +92,7 @@ class FaultySuperCluster(SuperCluster):
         return f"advertise: '127.0.0.1:{self.told_port(number, place)}'"
 
     def cluster_lines(self, number: int, place: int) -> str:
-        return f"{TIMES}, {BLOCK}, advertise: '127.0.0.1:{self.told_route_port(number, place)}'"
+        return f"{PINGS}, {BLOCK}, advertise: '127.0.0.1:{self.told_route_port(number, place)}'"
 
 
 class SuperCampaign(Campaign):
@@ -96,12 +100,18 @@ class SuperCampaign(Campaign):
 
     `group` has members at all servers, and so takes what is published in its own cluster. Each of `abroad`
     has members in one cluster only, which so take what is published in the other one.
+
+    Where a server of a cluster with nats-server leaves in lame duck mode, plain subscribers get some messages
+    twice, as between two nats-servers: those that it passes on to a group whose member it has closed.
     """
 
     def __init__(self, world: FaultySuperCluster, seed: int) -> None:
         self.world = world
         self.abroad = [Group(f"abroad{number}", 1 + number) for number in range(2)]
         self.spare: set[int] = set()
+        self.ends = [signal.SIGTERM]
+        if not any(server.kind.is_reference for server in world.servers):
+            self.ends.append(LAME_DUCK)
         super().__init__(world.servers, seed)
         numbers = range(len(self.servers))
         self.answerers = [Answerer(self.servers[n], n, f"c{n // 2}") for n in numbers]
@@ -119,11 +129,13 @@ class SuperCampaign(Campaign):
 
     async def harm(self) -> None:
         number = self.rng.randrange(len(self.servers))
-        what = self.rng.choice(("kill", "reload", "flap", DEAF, MUTE, *MODES))
+        what = self.rng.choice(("kill", "stop", "reload", "flap", DEAF, MUTE, *MODES))
         lasts = self.rng.uniform(0.1, HARM) * (2.5 if self.rng.random() < 0.25 else 1)
         where, proxy = self.rng.choice(list(self.world.proxies.items()))
         if what == "kill":
             await self.kill(number, lasts)
+        elif what == "stop":
+            await self.stop(number, self.rng.choice(self.ends))
         elif what == "reload":
             await self.reload(number)
         elif what == "flap":

@@ -11,6 +11,7 @@ INFO_MISSING = {
 
 # Fields of INFO that only gnats has.
 INFO_EXTRA = {
+    "group_passing": "whether the server knows messages that routes pass on to queue groups alone",
     "interest_digests": "whether the server compares digests of interest, over routes and gateways",
     "gnats": "the version of gnats; `version` names the nats-server whose behaviour it has",
 }

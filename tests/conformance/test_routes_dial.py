@@ -95,7 +95,7 @@ INFO = [
 
 def names(info: dict[str, Any]) -> list[str]:
     """Return the names of an INFO's members, but for those that nats-server or gnats alone has."""
-    return [name for name in info if name not in ("go", "gnats", "interest_digests")]
+    return [name for name in info if name not in ("go", "gnats", "interest_digests", "group_passing")]
 
 
 def test_the_pool(launch: Launch, listener: RouteListener, fake: Fake) -> None:

@@ -65,6 +65,7 @@ class RouteSession(LinkSession):
         permissions: Permissions | None = None,
         measure: bool = False,
         digests: bool = False,
+        passes: bool = False,
     ) -> None:
         """Begin to exchange interest and messages with the peer, which is registered; go on parsing.
 
@@ -74,5 +75,6 @@ class RouteSession(LinkSession):
         `origins` whether it knows the origins of what comes from leaf nodes: 0, 1 (not with LS-), 2;
         `permissions` what is announced (publish) and what the peer may subscribe to. With `measure`, send a
         PING, and post EV_PONG when it is answered. With `digests`, the peer and this server compare digests
-        of interest. Call it once. Raises MemoryError.
+        of interest. `passes`: the peer knows messages that are passed on to queue groups alone. Call it once.
+        Raises MemoryError.
         """

@@ -216,6 +216,7 @@ def test_an_accepted_route_joins_where_the_peer_says() -> None:
         "origins": 0,
         "measure": False,
         "digests": False,
+        "passes": False,
     }
     assert route.url == URL("nats-route", host="0.0.0.0:6222", path="/")
     assert route.peer

@@ -39,7 +39,7 @@ def test_the_first_info_has_nats_servers_fields_in_its_order() -> None:
     assert list(found) == [
         *("server_id", "server_name", "version", "proto", "go", "host", "port", "headers", "max_payload"),
         *("nonce", "cluster", "connect_urls", "compression", "lnoc", "lnocu", "ln"),
-        *("route_pool_size", "route_pool_idx", "interest_digests"),
+        *("route_pool_size", "route_pool_idx", "interest_digests", "group_passing"),
     ]
     assert (found["server_id"], found["proto"], found["port"]) == ("ID", 3, 6222)
     assert (found["compression"], found["route_pool_idx"], len(found["nonce"])) == ("accept", 2, 15)

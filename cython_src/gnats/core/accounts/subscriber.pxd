@@ -38,6 +38,7 @@ cdef class Subscriber(Connection):
     # of a link; set before it has subscriptions
     cdef uint8_t traces           # the peer knows traces of messages,
     cdef uint8_t origins          # and origins of what comes from leaf nodes; 1: but for LS-; 3: also `_`, no cluster
+    cdef uint8_t passes           # and messages that are passed on to queue groups alone (core.routing.route)
     cdef uint8_t spoke            # of a leaf node: the peer is the hub
     cdef uint8_t isolated         # of a leaf node: it is not told of other leaf nodes' interest
     # of a leaf node and of a gateway: the cluster at the other end, or empty; memory of `keep`

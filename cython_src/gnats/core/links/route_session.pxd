@@ -23,7 +23,7 @@ cdef struct CarryChange:
 @cython.final
 cdef class RouteSession(LinkSession):
     # set by join(), under lock; the owner's from CTL_JOINED on
-    cdef uint8_t staged_traces, staged_origins, staged_measured, staged_digests
+    cdef uint8_t staged_traces, staged_origins, staged_measured, staged_digests, staged_passes
     cdef int32_t pool_index        # -1: there is no pool
     cdef uint32_t pool_size
     cdef Slice account_name        # of the only account that it carries; n is 0: of a pool, or all

@@ -127,6 +127,7 @@ cdef class RouteSession(LinkSession):
         Permissions permissions=None,
         bint measure=False,
         bint digests=False,
+        bint passes=False,
     ) -> None:
         """Begin to exchange interest and messages with the peer, which is registered: send `greeting`, go on parsing.
 
@@ -135,8 +136,8 @@ cdef class RouteSession(LinkSession):
         `account` names. `headers` and `traces` say what the peer knows, `origins` whether it knows the origins of what
         comes from leaf nodes: 0, 1 (not with LS-), 2, 3 (also `_`, which is no cluster); `permissions` what is
         announced (publish) and what the peer may subscribe to. With `measure`, send a PING, and post EV_PONG when it is
-        answered. With `digests`, the peer and this server compare digests of interest. Call it once.
-        Raises MemoryError.
+        answered. With `digests`, the peer and this server compare digests of interest. `passes`: the peer knows
+        messages that are passed on to queue groups alone. Call it once. Raises MemoryError.
         """
         cdef list kept = [account, *pinned]
         cdef Slice *names = <Slice *> calloc(len(kept), sizeof(Slice))
@@ -166,6 +167,7 @@ cdef class RouteSession(LinkSession):
         self.staged_origins = origins
         self.staged_measured = measure
         self.staged_digests = digests
+        self.staged_passes = passes
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_JOINED | CTL_RESUME, 0)
 
@@ -217,6 +219,7 @@ cdef class RouteSession(LinkSession):
             self.input.parser.has_account = not self.one_account
             self.traces = self.staged_traces
             self.origins = self.staged_origins
+            self.passes = self.staged_passes
             apply_permissions(self)
             self.link.unnamed = self.one_account
             self.link.leave = leave

@@ -37,6 +37,7 @@ cdef struct RemoteArgs:
     Slice *queues          # the queue groups to deliver to, in argv
     uint32_t nqueues
     uint32_t all_groups    # deliver to any queue group
+    uint32_t passed        # deliver to queue groups alone: all others have got it already
     uint32_t returned      # it has answered a mapped reply, and may go to any gateway (core.routing.gateway_return)
     uint32_t argc, argv_cap
     Slice *argv            # all arguments

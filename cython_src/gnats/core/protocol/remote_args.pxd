@@ -14,6 +14,21 @@ cdef enum:
     REMOTE_NO_MEMORY
 
 
+cdef extern from * nogil:
+    """
+    #define GNATS_WITH_REPLY '+'
+    #define GNATS_WITHOUT '|'
+    #define GNATS_PASSED_WITH_REPLY '*'
+    #define GNATS_PASSED '!'
+    """
+    # What stands before the names of queue groups. The last two are of gnats servers alone: a message that is passed on
+    # to groups only, since the members that were meant have gone (RemoteArgs.passed).
+    char WITH_REPLY "GNATS_WITH_REPLY"
+    char WITHOUT "GNATS_WITHOUT"
+    char PASSED_WITH_REPLY "GNATS_PASSED_WITH_REPLY"
+    char PASSED "GNATS_PASSED"
+
+
 # Which arguments there are, by the verb and the kind of the connection.
 cdef struct RemoteForm:
     uint8_t origin
@@ -21,8 +36,8 @@ cdef struct RemoteForm:
     uint8_t header       # the header's size
 
 
-# Read [origin] [account] subject [reply | + reply queues... | '|' queues...] [header size] size. Set subject, reply and
-# the texts of the sizes in `m`; hdr[0] is -1 without a header size. Slices are of `arg`. After REMOTE_BAD_INDICATOR,
+# Read [origin] [account] subject [reply | + reply queues... | '|' queues...] [header size] size, with * for + and ! for
+# '|' in what is passed on. Set subject, reply and the texts of the sizes in `m`; hdr[0] is -1 without a header size. Slices are of `arg`. After REMOTE_BAD_INDICATOR,
 # r.queues[0] is what stands there instead.
 cdef int read_remote_msg(
     RemoteArgs *r, const RemoteForm *form, char *arg, size_t n, Message *m, int32_t *size, int32_t *hdr) noexcept nogil

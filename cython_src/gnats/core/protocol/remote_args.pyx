@@ -41,13 +41,14 @@ cdef int read_remote_msg(
 ) noexcept nogil:
     cdef uint32_t at = 0, sizes = 2 if form.header else 1
     cdef Slice none
+    cdef char indicator
     none.p = NULL
     none.n = 0
     if not split_args(r, arg, n):
         return REMOTE_NO_MEMORY
     r.origin = r.account = m.reply = m.hdr_text = none
     r.queues = NULL
-    r.nqueues = r.all_groups = 0
+    r.nqueues = r.all_groups = r.passed = 0
     hdr[0] = -1
     if r.argc < form.origin + form.account + 1 + sizes:
         return REMOTE_BAD_ARGS
@@ -68,9 +69,11 @@ cdef int read_remote_msg(
         m.reply = r.argv[at]
     elif r.argc > at + 1 + sizes:
         r.queues = r.argv + at
-        if r.argv[at].n != 1 or (r.argv[at].p[0] != c'+' and r.argv[at].p[0] != c'|'):
+        indicator = r.argv[at].p[0]
+        r.passed = indicator == PASSED_WITH_REPLY or indicator == PASSED
+        if r.argv[at].n != 1 or not (r.passed or indicator == WITH_REPLY or indicator == WITHOUT):
             return REMOTE_BAD_INDICATOR
-        if r.argv[at].p[0] == c'+':
+        if indicator == WITH_REPLY or indicator == PASSED_WITH_REPLY:
             at += 1
             m.reply = r.argv[at]
         r.queues = r.argv + at + 1

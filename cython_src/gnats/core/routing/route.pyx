@@ -126,7 +126,7 @@ cdef inline bint is_native_shadow(const Subscription *s) noexcept nogil:
 cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) noexcept nogil:
     cdef Frames frames
     cdef Targets targets
-    cdef uint32_t i, k
+    cdef uint32_t i, k, npsubs = r.npsubs
     cdef uint64_t delivered = 0   # to clients and links; deliveries to the server itself do not count
     cdef bint received = False
     cdef Subscription *s
@@ -135,7 +135,9 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
     last.subs = last.few
     frames_begin(&frames)
     targets_begin(&targets)
-    for i in range(r.npsubs):
+    if unlikely(m.remote != NULL) and m.remote.passed:
+        npsubs = 0   # they have got it from the server that has published it
+    for i in range(npsubs):
         s = r.psubs[i]
         if unlikely(s.flags != 0) and (s.flags != SUB_SHADOW or s.kind != CLIENT):
             if is_link(s):

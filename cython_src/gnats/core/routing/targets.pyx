@@ -14,6 +14,7 @@ from gnats.core.messages.message cimport SIZES_ROOM, Message
 from gnats.core.messages.msgtrace cimport trace_hop, trace_next_hop, trace_stream_export
 from gnats.core.messages.reserved cimport MAPPED_N, is_jetstream_ack, plain_reply
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
+from gnats.core.protocol.remote_args cimport PASSED, PASSED_WITH_REPLY, WITH_REPLY, WITHOUT
 from gnats.core.routing.delivery cimport (
     EGRESS_CLIENT_CLOSED,
     EGRESS_NO_SUPPORT,
@@ -25,7 +26,7 @@ from gnats.core.routing.gateway_reply cimport prefix_for
 from gnats.core.routing.origins cimport gateway_rank
 from gnats.core.routing.remote cimport deliver_remote
 from gnats.core.routing.tracing cimport set_trace_dest, set_trace_hop
-from gnats.core.runtime.kinds cimport GATEWAY, LEAF
+from gnats.core.runtime.kinds cimport GATEWAY, LEAF, ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport SUB_SHADOW, Subscription, sub_queue
 from gnats.includes.arrays cimport array_grow
@@ -223,10 +224,14 @@ cdef size_t part_room(const Targets *t, const Target *target, const Message *m, 
 cdef char *put_part(
     char *p, const Targets *t, const Target *target, const Message *m, const Slice *subject, bint header
 ) noexcept nogil:
-    """Write "verb [origin] [account] subject [reply | + reply groups... | '|' groups...] [0]" and return its end."""
+    """Write "verb [origin] [account] subject [reply | + reply groups... | '|' groups...] [0]" and return its end.
+
+    What came over a route goes to another one for its groups alone.
+    """
     cdef bint replies = m.reply.p != NULL and m.reply.n != 0
     cdef bint on_behalf = False
     cdef Slice name, plain = plain_reply(&m.reply)
+    cdef char indicator = WITH_REPLY if replies else WITHOUT
     cdef size_t i
     if target.sub.kind != LEAF:
         on_behalf = names_origin(<Subscriber> target.link, m)
@@ -241,7 +246,9 @@ cdef char *put_part(
         p = put_text(p, b"HMSG " if header else b"LMSG ")
     p = put(p, subject.p, subject.n)
     if target.groups:
-        p = put_text(p, b" +" if replies else b" |")
+        if m.remote != NULL and (<Subscriber> m.origin).kind == ROUTER and (<Subscriber> target.link).passes:
+            indicator = PASSED_WITH_REPLY if replies else PASSED
+        p = put(put_text(p, b" "), &indicator, 1)
     if replies:
         p = put_text(p, b" ")
         if target.sub.kind == GATEWAY and t.prefix != NULL:
