@@ -37,7 +37,7 @@ cdef struct RemoteForm:
 
 
 # Read [origin] [account] subject [reply | + reply queues... | '|' queues...] [header size] size, with * for + and ! for
-# '|' in what is passed on. Set subject, reply and the texts of the sizes in `m`; hdr[0] is -1 without a header size. Slices are of `arg`. After REMOTE_BAD_INDICATOR,
-# r.queues[0] is what stands there instead.
+# '|' in what is passed on. Set subject, reply and the texts of the sizes in `m`; hdr[0] is -1 without a header size.
+# Slices are of `arg`. After REMOTE_BAD_INDICATOR, r.queues[0] is what stands there instead.
 cdef int read_remote_msg(
     RemoteArgs *r, const RemoteForm *form, char *arg, size_t n, Message *m, int32_t *size, int32_t *hdr) noexcept nogil
