@@ -29,6 +29,7 @@ cdef enum:
     SMALLEST = 32              # fewest bytes that are searched for matches
     SMALLEST_TABLE = 8         # bits
     MARGIN = 16                # bytes after a position that the search may read
+    WIDE = 16                  # bytes of one move; fewer take a call
     TAG_LITERAL = 0
     TAG_COPY_1 = 1
     TAG_COPY_2 = 2
@@ -62,15 +63,15 @@ cdef inline uint32_t masked_crc(const uint8_t *p, size_t n) noexcept nogil:
 cdef inline void copy_within(uint8_t *to, size_t offset, size_t n, const uint8_t *end) noexcept nogil:
     """Copy n bytes from `offset` bytes before `to`. The ranges may overlap: the copy then repeats its own bytes."""
     cdef const uint8_t *source = to - offset
-    if offset >= 16 and <size_t> (end - to) >= n + 16:
-        # Copy 16 bytes at a time, beyond the end if need be: the bytes after it are written later.
+    if offset >= WIDE and <size_t> (end - to) >= n + WIDE:
+        # Copy beyond the end if need be: the bytes after it are written later.
         while True:
-            memcpy(to, source, 16)
-            if n <= 16:
+            memcpy(to, source, WIDE)
+            if n <= WIDE:
                 return
-            to += 16
-            source += 16
-            n -= 16
+            to += WIDE
+            source += WIDE
+            n -= WIDE
     elif offset >= n:
         memcpy(to, source, n)
     elif offset == 1:
@@ -109,7 +110,10 @@ cdef int s2_decode_block(const uint8_t *data, size_t n, uint8_t *out, size_t siz
             length += 1
             if length > <size_t> (end - p) or length > <size_t> (out_end - to):
                 return S2_BAD
-            memcpy(to, p, length)
+            if length <= WIDE and end - p >= WIDE and out_end - to >= WIDE:
+                memcpy(to, p, WIDE)   # one move; the bytes after it are written later
+            else:
+                memcpy(to, p, length)
             p += length
             to += length
             continue
@@ -259,6 +263,15 @@ cdef inline uint8_t *emit_literal(uint8_t *to, const uint8_t *p, size_t n) noexc
     return to + n
 
 
+cdef inline uint8_t *emit_short(uint8_t *to, const uint8_t *p, size_t n) noexcept nogil:
+    """Emit a literal before a match: WIDE bytes may be read behind it, and room is left in `to` for as many."""
+    if n - 1 >= WIDE:   # also when there is none
+        return emit_literal(to, p, n)
+    to[0] = <uint8_t> ((n - 1) << 2 | TAG_LITERAL)
+    memcpy(to + 1, p, WIDE)
+    return to + 1 + n
+
+
 cdef inline uint8_t *emit_repeat(uint8_t *to, size_t n) noexcept nogil:
     """Emit a copy of 4 bytes or more from the last offset."""
     cdef uint32_t v
@@ -312,11 +325,11 @@ cdef size_t encode_block(const uint8_t *p, size_t n, uint8_t *out, uint32_t *tab
     cdef int bits = SMALLEST_TABLE
     if n < SMALLEST:
         return 0
-    if n > 1 << (S2_TABLE_BITS - 1):
-        return encode_with(p, n, out, table, S2_TABLE_BITS)
-    # To clear the whole table would take longer than to compress a short block.
-    while n > <size_t> 1 << bits:
+    # To clear the whole table would take longer than to compress a short block, and up to 64 KiB find as much in half.
+    while bits < S2_TABLE_BITS - 1 and n > <size_t> 1 << bits:
         bits += 1
+    if n > 1 << (S2_TABLE_BITS + 1):
+        bits = S2_TABLE_BITS
     return encode_with(p, n, out, table, bits)
 
 
@@ -351,7 +364,7 @@ cdef inline size_t encode_with(const uint8_t *p, size_t n, uint8_t *out, uint32_
             c -= 1
         if <size_t> (to - out) + (s - done) + 8 > good:
             return 0
-        to = emit_literal(to, p + done, s - done)
+        to = emit_short(to, p + done, s - done)
         length = 4
         diff = 0
         while s + length + 8 <= n:

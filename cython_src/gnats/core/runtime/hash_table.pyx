@@ -3,9 +3,11 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free
 
 from gnats.includes.atomics cimport bump32, store32
+from gnats.includes.prefetch cimport prefetch
 
 cdef enum:
     KEPT = 64            # buckets below which a table does not shrink
+    AHEAD = 8            # buckets whose first entry is on its way from memory while others are moved
 
 
 cdef bint resize(Chains *t, uint32_t size) noexcept nogil:
@@ -17,6 +19,7 @@ cdef bint resize(Chains *t, uint32_t size) noexcept nogil:
         return False
     if t.slots != NULL:
         for i in range(t.mask + 1):
+            prefetch(t.slots[i + AHEAD & t.mask])
             e = t.slots[i]
             while e != NULL:
                 following = e.next

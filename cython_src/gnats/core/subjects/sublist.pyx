@@ -12,12 +12,14 @@ from gnats.core.subjects.trie cimport (
     node_new, node_subs, speaks_for_leaf, sub_weight, table_grow, walk_next, weigh,
 )
 from gnats.includes.atomics cimport add64, load64, loadi64, store32, store64, store64_release
+from gnats.includes.prefetch cimport prefetch
 from gnats.includes.pthread cimport (
     pthread_rwlock_destroy, pthread_rwlock_rdlock, pthread_rwlock_unlock, pthread_rwlock_wrlock, rwlock_init,
 )
 
 cdef enum:
     FEW = 32  # matching nodes, or queue groups, that fit on the stack
+    AHEAD = 8  # buckets
 
 
 cdef Subscription *sub_new(
@@ -746,6 +748,16 @@ cdef bint each_node(Sublist sl, NodeVisitor visit, void *arg) noexcept nogil:
     if not visit_wildcards(sl.root, visit, arg):
         return False
     for b in range(sl.edges.nbuckets):
+        # What a visit reads comes from memory while buckets before it are visited: first a node, then its subscription.
+        if b + 2 * AHEAD < sl.edges.nbuckets:
+            node = bucket_at(&sl.edges, b + 2 * AHEAD)[0]
+            if node != NULL:
+                prefetch(node)
+                prefetch(&node.kind)
+            node = bucket_at(&sl.edges, b + AHEAD)[0]
+            if node != NULL and node.nsubs == 1:
+                prefetch(node.subs.one)
+                prefetch(&node.subs.one.kind)
         node = bucket_at(&sl.edges, b)[0]
         while node != NULL:
             if not visit(node, arg) or (node.kind != GROUP and not visit_wildcards(node, visit, arg)):
