@@ -26,7 +26,7 @@ from support.monitor import monitor
 from support.servers import KINDS, REFERENCE, Kind, Server, reserve_port, until
 from support.wire import PING, Connection, connect_op, header, publish_op
 
-KEPT = 2 << 20
+KEPT = 1 << 20
 """Bytes by which the memory of a gnats server may grow from the first third to the last one."""
 SHARE = 0.02
 """The same, as a share of what it has: the larger of the two counts."""
