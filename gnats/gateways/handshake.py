@@ -126,7 +126,7 @@ class Handshake:
     # -- INFO ------------------------------------------------------------------------------------------------
 
     def process_info(self, gateway: Gateway, arg: bytes) -> None:
-        """Answer an INFO: the first one registers the connection or closes it."""
+        """Answer an INFO: the first one registers the connection or closes it; only that is waited for."""
         if gateway.session is None or gateway.leaving:
             return
         try:
@@ -141,8 +141,6 @@ class Handshake:
             self._of_outbound(gateway, info, first=first)
         elif first:
             self._of_inbound(gateway, info)
-        if not first and gateway.session and not gateway.leaving:
-            gateway.session.resume()
 
     def _of_inbound(self, gateway: Gateway, info: PeerInfo) -> None:
         if not info.gateway:

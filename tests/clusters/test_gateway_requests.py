@@ -72,7 +72,8 @@ def test_no_answer_to_a_new_inbox_is_lost(ends: Ends, asked: bytes, user: str, s
     """Clients at both servers of a cluster ask, a queue group at both servers of the other one answers.
 
     Of the first requests over a service import nats-server may send some with a reply that is not mapped,
-    before it tells the other cluster that it wants responses: it gets one in advance.
+    before it tells the other cluster that it wants responses: it gets one in advance. Two clusters of
+    nats-server alone lose answers to such requests as well.
     """
     here, there = ends
     responders = [Responder(server, "a", served, b"workers") for server in there for _ in range(RESPONDERS)]

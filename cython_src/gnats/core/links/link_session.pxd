@@ -84,6 +84,7 @@ cdef class LinkSession(TextSession):
     cdef Slice only_account(self) noexcept nogil
     cdef int process_connect(self, char *arg, size_t n) noexcept nogil
     cdef int process_info(self, char *arg, size_t n) noexcept nogil
+    cdef int post_info(self, char *arg, size_t n) noexcept nogil
     cdef int process_pong(self) noexcept nogil
 
 

@@ -30,7 +30,7 @@ from gnats.core.net.log_records cimport (
     TRACE_OUT,
 )
 from gnats.core.net.outbound cimport outq_put
-from gnats.core.net.pollstate cimport PollerBase
+from gnats.core.net.pollstate cimport PollerBase, hand_over_first
 from gnats.core.net.s2transport cimport s2_begin, s2_make, s2_set_uncompressed
 from gnats.core.net.transport cimport Transport
 from gnats.core.pings cimport (
@@ -40,11 +40,11 @@ from gnats.core.pings cimport (
     set_ping_limits,
     set_settling_timer,
 )
-from gnats.core.protocol.parser cimport PARSE_OK, ParserHandlers
+from gnats.core.protocol.parser cimport PARSE_CLOSED, PARSE_OK, ParserHandlers
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, route
 from gnats.core.routing.tracing cimport TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
 from gnats.core.runtime.inbox cimport EV_BEGUN, EV_CONNECT, EV_INFO, EV_PONG
-from gnats.core.runtime.kinds cimport LEAF, ROUTER
+from gnats.core.runtime.kinds cimport GATEWAY, LEAF, ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.runtime.timers cimport Timer
@@ -324,6 +324,8 @@ cdef class LinkSession(TextSession):
         cdef size_t at = strlen(DIGEST_INFO)
         cdef uint64_t sum
         if not self.reads_digests or n < at or memcmp(arg, DIGEST_INFO, at):
+            if self.kind == GATEWAY and self.joined:
+                return self.post_info(arg, n)
             return punt(self, EV_INFO, arg, n)
         arg += at
         n -= at + min(n - at, strlen(b'"}'))
@@ -337,6 +339,15 @@ cdef class LinkSession(TextSession):
                 hear_again(&self.heard)
         elif self.hears_digests and read_digest(arg, n, &sum):
             self.compare(sum)
+        return go_on(self)
+
+    cdef int post_info(self, char *arg, size_t n) noexcept nogil:
+        """Post an INFO for which reading goes on: a gateway sends two for each of its accounts, and PINGs behind them.
+        """
+        hand_over_first(self.ps)
+        if not self.inbox.post_data(EV_INFO, <void *> self, &self.source, 0, 0, arg, n):
+            self.out_of_memory(READ_ERROR)
+            return PARSE_CLOSED
         return go_on(self)
 
     cdef int process_ping(self) noexcept nogil:

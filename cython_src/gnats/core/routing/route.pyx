@@ -438,9 +438,11 @@ cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept 
         return EGRESS_OK if deliver_internal(m, s) else EGRESS_CLIENT_CLOSED
     if unlikely(is_denied(m, s)):
         return EGRESS_SUB_DENY
-    if unlikely(m.remote != NULL) and s.kind == CLIENT and m.reply.n and not note_remote_request(m, s):
-        (<Connection> m.origin).out_of_memory(WRITE_ERROR)
-        return EGRESS_CLIENT_CLOSED
+    # Not through a stream import: a requester of another account must not choose where messages of this one go.
+    if unlikely(m.remote != NULL) and s.kind == CLIENT and m.reply.n and not s.flags & SUB_SHADOW:
+        if not note_remote_request(m, s):
+            (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+            return EGRESS_CLIENT_CLOSED
     frame = frame_for(m, frames, load8(&(<Subscriber> s.client).form))
     if unlikely(frame == NULL):
         (<Connection> m.origin).out_of_memory(WRITE_ERROR)
