@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from gnats.testing import ClusterThread, ServerThread
+    from gnats.testing import ClusterThread, ServerThread, SuperClusterThread
 
 
 @pytest.fixture
@@ -46,3 +46,22 @@ def nats_cluster(nats_cluster_factory: Callable[..., Any]) -> "ClusterThread":
     """Start a cluster of three servers: `nats_cluster.client_url`, `nats_cluster.servers[1].client_url`."""
     cluster: ClusterThread = nats_cluster_factory()
     return cluster
+
+
+@pytest.fixture
+def nats_super_cluster_factory() -> Iterator[Callable[..., "SuperClusterThread"]]:
+    """Start super-clusters: `nats_super_cluster_factory(2, 3)`. The keywords are those of SuperClusterThread.
+
+    They stop when the test ends.
+    """
+    from gnats.testing import SuperClusterThread
+
+    with ExitStack() as all_clusters:
+        yield lambda *sizes, **options: all_clusters.enter_context(SuperClusterThread(*sizes, **options))
+
+
+@pytest.fixture
+def nats_super_cluster(nats_super_cluster_factory: Callable[..., Any]) -> "SuperClusterThread":
+    """Start two clusters of two servers, joined by gateways: `nats_super_cluster.clusters[1].client_url`."""
+    joined: SuperClusterThread = nats_super_cluster_factory(2, 2)
+    return joined

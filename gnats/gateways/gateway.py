@@ -26,7 +26,7 @@ class Gateway(LinkConnection["GatewaySession"]):
     inbound one brings them, and carries this cluster's interest.
     """
 
-    __slots__ = ("answered", "modes", "name", "registered", "remote", "told")
+    __slots__ = ("answered", "mark", "modes", "name", "registered", "remote", "told")
 
     def __init__(
         self,
@@ -44,6 +44,8 @@ class Gateway(LinkConnection["GatewaySession"]):
         """It is in the table."""
         self.answered = False
         """The peer of an outbound connection has sent an INFO since CONNECT: it has not refused that."""
+        self.mark = ""
+        """The last mark that has come (gnats.gateways.mesh)."""
         self.told = b""
         """What this cluster was told last of the peer's."""
         self.modes: dict[str, str] = {}

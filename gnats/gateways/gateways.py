@@ -391,6 +391,12 @@ class Gateways(Connections[Gateway]):
         assert gateway.remote
         gateway.answered = True
         self.health.reached(_named(gateway.remote))
+        self._tell_watchers()
+
+    def marked(self, gateway: Gateway, mark: str) -> None:
+        """Note a mark of the peer (gnats.gateways.mesh)."""
+        gateway.mark = mark
+        self._tell_watchers()
 
     def informed(self, gateway: Gateway, info: PeerInfo) -> None:
         """Use what the peer of an outbound connection says of its cluster; tell this cluster."""

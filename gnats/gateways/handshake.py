@@ -44,6 +44,9 @@ class Joining(Protocol):
     def answered(self, gateway: Gateway) -> None:
         """Note that the peer of an outbound connection has taken the CONNECT."""
 
+    def marked(self, gateway: Gateway, mark: str) -> None:
+        """Note a mark of the peer of an outbound connection (gnats.gateways.mesh)."""
+
     def informed(self, gateway: Gateway, info: PeerInfo) -> None:
         """Use what the peer of an outbound connection says of its cluster."""
 
@@ -161,6 +164,8 @@ class Handshake:
         log, name = self._log, gateway.name
         if not first and not gateway.answered:
             self._gateways.answered(gateway)
+        if not first and (mark := info.sent.get("nonce")):
+            self._gateways.marked(gateway, str(mark))
         if not info.gateway:
             error = f"Attempt to connect to gateway {quote(name)} using wrong port"
             gateway.refuse(log, ClosedState.WRONG_PORT, error)

@@ -25,14 +25,15 @@ class OwnInfo(ToldAddress):
         self._identity = identity
         self._options = options
 
-    def line(self) -> bytes:
-        """Return the INFO of a connection."""
+    def line(self, *, nonce: str = "") -> bytes:
+        """Return the INFO of a connection. `nonce` is a mark (gnats.gateways.mesh)."""
         opts = self._options()
         host, port = self.address()
         values: dict[str, object] = {
             **identity_fields(self._identity),
             "host": host,
             "port": port,
+            "nonce": nonce,
             "headers": not opts.no_header_support,
             "auth_required": bool(opts.gateway.username),
             "tls_required": opts.gateway.tls is not None,

@@ -1,7 +1,7 @@
 """For tests of programs that use NATS: servers in threads, and the check that a server rests.
 
-`ServerThread` and `ClusterThread` are imported on first use, so that the check can be imported without all of
-gnats.
+`ServerThread`, `ClusterThread` and `SuperClusterThread` are imported on first use, so that the check can be
+imported without all of gnats.
 """
 
 from typing import TYPE_CHECKING
@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gnats.testing.cluster_thread import ClusterThread
     from gnats.testing.server_thread import ServerThread
+    from gnats.testing.super_cluster_thread import SuperClusterThread
 
-__all__ = ["ClusterThread", "ServerThread"]
+__all__ = ["ClusterThread", "ServerThread", "SuperClusterThread"]
 
-_HOME = {"ClusterThread": "cluster_thread", "ServerThread": "server_thread"}
+_HOME = {
+    "ClusterThread": "cluster_thread",
+    "ServerThread": "server_thread",
+    "SuperClusterThread": "super_cluster_thread",
+}
 
 
 def __getattr__(name: str) -> object:

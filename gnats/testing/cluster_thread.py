@@ -30,21 +30,32 @@ _LEAF_USER = "leaf"
 _marks = count(1)
 
 
+def new_mark() -> str:
+    """Return a mark that no other wait for interest has."""
+    return f"mark{next(_marks)}"
+
+
 @dataclass(slots=True)
-class _Place:
+class Place:
     """A server's ports, which stay the same when it starts again; 0 where it does not listen."""
 
     name: str
     route_port: int = 0
     leaf_port: int = 0
     port: int = RANDOM_PORT
+    gateway_port: int = 0
     running_id: str = ""
     """The id of the running server, empty while none runs."""
     reserved: list[socket.socket] = field(default_factory=list)
 
+    @property
+    def has_run(self) -> bool:
+        """Whether a server has run here: it has chosen its ports."""
+        return self.port != RANDOM_PORT
+
     def reserve(self) -> None:
         """Keep the ports while no server listens on them."""
-        for port in filter(None, (self.port, self.route_port, self.leaf_port)):
+        for port in filter(None, (self.port, self.route_port, self.leaf_port, self.gateway_port)):
             with suppress(OSError):  # another process was faster: the next start says so
                 self.reserved.append(reserve_port(port))
 
@@ -57,12 +68,13 @@ class _Place:
         self.running_id, self.port = server.id, server.port
         self.route_port = server.cluster.port if server.cluster else 0
         self.leaf_port = server.leafs.port if server.leafs else 0
+        self.gateway_port = server.gateways.port if server.gateways else 0
 
 
 class _Group:
     """Servers that are made alike, by number. `make` makes one for a number and its place."""
 
-    def __init__(self, places: list[_Place], make: Callable[[int, _Place], ServerThread]) -> None:
+    def __init__(self, places: list[Place], make: Callable[[int, Place], ServerThread]) -> None:
         self.places = places
         self.servers: list[ServerThread] = []
         self._make = make
@@ -144,9 +156,9 @@ class ClusterThread:
         self._options = options
         leaf_port = RANDOM_PORT if leafs else 0
         route_port = RANDOM_PORT if self._routed else 0
-        places = [_Place(f"s{number}", route_port, leaf_port) for number in range(size)]
+        places = [Place(f"s{number}", route_port, leaf_port) for number in range(size)]
         self._members = _Group(places, self._make)
-        self._leafs = _Group([_Place(f"l{number}") for number in range(leafs)], self._make_leaf)
+        self._leafs = _Group([Place(f"l{number}") for number in range(leafs)], self._make_leaf)
         self._ended: set[str] = set()
         """The ids of leaf nodes that were stopped."""
 
@@ -245,20 +257,28 @@ class ClusterThread:
         It takes subscriptions into account that a server has answered: call the client's flush() before. A
         message that is published afterwards, to any server, reaches them. Raises TimeoutError.
         """
-        mark = f"mark{next(_marks)}"
+        mark = new_mark()
         # Interest goes from a leaf node to its hub, to the other members, and to their leaf nodes.
+        self._gather_interest(mark)
+        self._tell_leafs(mark)
+
+    def _gather_interest(self, mark: str) -> None:
+        """Return when each member knows the interest of all members and their leaf nodes."""
         self._send_leaf_marks(self._leafs, mark)
         self._wait_for_leaf_marks(self._members, mark, self._leafs.ids)
         for server in self._running(self._members) if self._routed else ():
             server.call(lambda inner: mesh.send_mark(_cluster_of(inner), mark))
         for server in self._running(self._members) if self._routed else ():
             server.run(mesh.wait_for_mark(_cluster_of(server.server), mark))
+
+    def _tell_leafs(self, mark: str) -> None:
+        """Return when the leaf nodes know the interest that their hubs know now."""
         self._send_leaf_marks(self._members, mark)
         self._wait_for_leaf_marks(self._leafs, mark, self._members.ids)
 
     # -- servers ---------------------------------------------------------------------------------------------
 
-    def _make(self, number: int, place: _Place) -> ServerThread:
+    def _make(self, number: int, place: Place) -> ServerThread:
         """Make a member that connects to those that run now."""
         urls = [
             URL("nats-route", host=f"{LOOPBACK}:{self._members.places[other].route_port}")
@@ -273,9 +293,13 @@ class ClusterThread:
         }
         if self._routed:
             own["cluster"] = replace(self._cluster, port=place.route_port, routes=tuple(urls))
-        return ServerThread(**self._options | own)
+        return ServerThread(**self._options | own | self._joining(place))
 
-    def _jetstream(self, place: _Place, domain: str) -> dict[str, JetStreamOptions]:
+    def _joining(self, place: Place) -> dict[str, Any]:
+        """Return the options that join a member to other clusters."""
+        return {}
+
+    def _jetstream(self, place: Place, domain: str) -> dict[str, JetStreamOptions]:
         """Return the options of a server's JetStream, if any: its folder and, with leaf nodes, its domain."""
         options: JetStreamOptions | None = self._options.get("jetstream")
         if options is None or not options.enabled:
@@ -284,7 +308,7 @@ class ClusterThread:
         own = options.domain or (domain if self._leafs.places else "")
         return {"jetstream": replace(options, store_dir=folder, domain=own)}
 
-    def _make_leaf(self, number: int, place: _Place) -> ServerThread:
+    def _make_leaf(self, number: int, place: Place) -> ServerThread:
         """Make a leaf node of all members; each dials another one first."""
         block = self._leafnodes
         urls = [
@@ -348,14 +372,14 @@ class ClusterThread:
                 if self._leafs.places:
                     server.run(leaf_mesh.wait_for_departure(_leafs_of(server.server), self._ended))
             except TimeoutError:
-                missing = f"s{number} is not connected to just the others that run"
+                missing = f"{self._members.places[number].name} is not connected to just the others that run"
                 raise TimeoutError(f"{missing}, after {STOP_TIMEOUT:.0f} s") from None
         for number in self._leafs.running if self._members.running else ():
             server = self.leafs[number]
             try:
                 server.run(leaf_mesh.wait_for_hubs(_leafs_of(server.server), self._members.ids))
             except TimeoutError:
-                missing = f"l{number} is not connected to a server that runs"
+                missing = f"{self._leafs.places[number].name} is not connected to a server that runs"
                 raise TimeoutError(f"{missing}, after {STOP_TIMEOUT:.0f} s") from None
 
     def _send_leaf_marks(self, group: _Group, mark: str) -> None:
