@@ -31,6 +31,8 @@ MOST_OF_PEERS_WORDS = 256
 
 _WORDS = {"route": "Route", "leafnode": "Leafnode connection", "gateway": "Gateway connection"}
 _STALE = ClosedState.STALE_CONNECTION
+_SURPLUS = ClosedState.DUPLICATE_ROUTE
+"""Two servers that dial each other make connections that neither needs: it is no error."""
 _SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
 
 
@@ -93,7 +95,7 @@ class PeerState:
     repairs: int = 0
     """How often its interest here was not what it had told, and it told all again."""
     error: str = ""
-    """Why the last one that has ended was closed; empty: none has."""
+    """Why the last one that has ended was closed; empty: none has, or as one too many."""
 
 
 @dataclass(slots=True)
@@ -184,7 +186,8 @@ class LinkHealth:
         peer.missed = max(peer.missed, peer.ended["slow"])
         peer.stale += reason == _STALE
         peer.repairs += final.get("repairs", 0)
-        peer.error = trouble or str(ClosedState(reason))
+        if trouble or reason != _SURPLUS:
+            peer.error = trouble or str(ClosedState(reason))
         if reason in _SLOW and not peer.slow:
             peer.times_slow += 1
             self._log.warn(f"{self._what} to {quote(name)} was slow, and is closed: {ClosedState(reason)}")

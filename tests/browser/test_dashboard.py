@@ -10,7 +10,7 @@ from support.wire import Connection
 from gnats.go.url import parse_url
 from gnats.options.values.cluster import ClusterOptions, Compression
 from gnats.system.ports import port_of, reserve_port
-from gnats.testing import ClusterThread, ServerThread
+from gnats.testing import ClusterThread, ServerThread, SuperClusterThread
 
 from .driver import Browser, installed
 
@@ -118,6 +118,23 @@ def test_it_shows_routes_and_leaf_nodes(browser: Browser) -> None:
             lambda: {row[0]: row[9] for row in rows(browser, "#link_rows") if row[9:] > [""]}
         )
         assert found == {"l0 (leaf node)": "Client Closed"}
+    assert browser.complaints() == []
+
+
+def test_it_shows_gateways_and_their_direction(browser: Browser) -> None:
+    with (
+        SuperClusterThread(2, http_port=-1) as clusters,
+        Connection(("127.0.0.1", clusters.clusters[1].servers[0].port)) as client,
+    ):
+        client.send(b"CONNECT {}\r\nSUB orders.* 1\r\n")
+        client.fence()
+        clusters.wait_for_interest()
+        open_dashboard(browser, clusters.clusters[0].servers[0])
+        found = browser.wait(lambda: {row[0]: row for row in rows(browser, "#link_rows") if len(row) == 10})
+        out, back = found["test-1-s0 (gateway to test-1)"], found["test-1-s0 (gateway from test-1)"]
+        assert int(out[6]) >= 1
+        assert (back[6], out[5], back[5], out[8], out[9]) == ("0", "0 B", "0 B", "not supported", "")
+        assert browser.text("#state") == "healthy"
     assert browser.complaints() == []
 
 

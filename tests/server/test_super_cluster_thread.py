@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from nats.aio.client import Client
@@ -15,6 +16,7 @@ from support.natspy import joined
 from support.servers import TIMEOUT
 
 from gnats import ServerError
+from gnats.monitor.pages.linkz import linkz
 from gnats.options.values.accounts import AccountConfig
 from gnats.options.values.auth import User
 from gnats.options.values.gateway import GatewayOptions
@@ -206,6 +208,17 @@ def test_a_failed_start_leaves_nothing_behind() -> None:
 def test_a_super_cluster_has_a_cluster(number: int) -> None:
     with pytest.raises(ValueError, match=f"a super-cluster has at least one cluster, not {number}"):
         SuperClusterThread(number)
+
+
+def test_linkz_names_the_clusters_of_gateways() -> None:
+    with SuperClusterThread(2, 2) as clusters:
+        for cluster, other in zip(clusters.clusters, reversed(clusters.clusters), strict=True):
+            for server in cluster.servers:
+                links: list[dict[str, Any]] = server.call(linkz)["links"]  # type: ignore[assignment]
+                names = {link["cluster"] for link in links if link["kind"] == "gateway"}
+                assert names == {other.servers[0].call(lambda inner: inner.opts.gateway.name)}
+                assert {link["cluster"] for link in links if link["kind"] == "route"} == {""}
+                assert {link["last_error"] for link in links} == {""}
 
 
 def test_a_single_cluster_has_no_other() -> None:

@@ -81,7 +81,7 @@ def linkz(server: LinkzServer) -> Page:
     if server.gateways:
         errors = _errors(server.gateways.health)
         open_ = [gateway for gateway in server.gateways.table if gateway.session]
-        links += [_link("gateway", gateway, "", errors) for gateway in open_]
+        links += [_link("gateway", gateway, "", errors, gateway.name) for gateway in open_]
     return {
         "server_id": server.id,
         "server_name": server.name,
@@ -96,13 +96,16 @@ def _errors(health: LinkHealth) -> dict[str, str]:
     return {peer.name: peer.error for peer in health.check()}
 
 
-def _link(kind: str, link: "Route | Leaf | Gateway", account: str, errors: dict[str, str]) -> Page:
+def _link(
+    kind: str, link: "Route | Leaf | Gateway", account: str, errors: dict[str, str], cluster: str = ""
+) -> Page:
     assert link.session
     counters = link.session.snapshot()
     return {
         "kind": kind,
         "id": link.cid,
         "remote": link.trace_name,
+        "cluster": cluster,
         "address": join_host_port(link.host, link.port),
         "account": account,
         "did_solicit": link.solicited,

@@ -208,7 +208,10 @@ function showConnections(pages) {
   return busiest.map(({ conn }) => conn);
 }
 
-const KINDS = { route: "route", leafnode: "leaf node" };
+const KINDS = { route: "route", leafnode: "leaf node", gateway: "gateway" };
+
+const kindOf = (link) =>
+  link.cluster ? `${KINDS[link.kind]} ${link.did_solicit ? "to" : "from"} ${link.cluster}` : KINDS[link.kind];
 
 // Show problems, then the links; pools have many, so the busiest first.
 function showLinks(page) {
@@ -225,7 +228,7 @@ function showLinks(page) {
   const cells = rows.slice(0, MOST_LINKS).map(({ link, rates }) => {
     const bad = slow.has(`${link.kind} ${link.remote}`);
     return [
-      [`${link.remote} (${KINDS[link.kind]}${bad ? ", slow" : ""})`, bad ? "bad" : ""], link.address, link.account,
+      [`${link.remote} (${kindOf(link)}${bad ? ", slow" : ""})`, bad ? "bad" : ""], link.address, link.account,
       n(count(rates.in_msgs)), n(count(rates.out_msgs)), [bytes(link.pending_size), bad ? "n bad" : "n"],
       n(count(link.subscriptions)), n(link.rtt), link.compression, link.last_error,
     ];

@@ -81,6 +81,16 @@ def test_counters_outlive_connections() -> None:
     assert (peer.connections, peer.traffic["in_msgs"]) == (0, 4)
 
 
+def test_a_connection_that_was_one_too_many_is_no_error() -> None:
+    links = [Link("a") for _ in range(3)]
+    harness = Harness(*links)
+    harness.end(links[0], ClosedState.DUPLICATE_ROUTE)
+    assert [peer.error for peer in harness.health.check()] == [""]
+    harness.end(links[1], ClosedState.STALE_CONNECTION)
+    harness.end(links[2], ClosedState.DUPLICATE_ROUTE)
+    assert [peer.error for peer in harness.health.check()] == ["Stale Connection"]
+
+
 def test_a_link_over_its_gate_is_named_once() -> None:
     link = Link("a", pending_bytes=GATE)
     harness = Harness(link)
