@@ -36,8 +36,8 @@ cpdef enum:
     EV_PONG = 11        # of a link: the PING that the control plane wanted was answered
     EV_BEGUN = 12       # of a link: its session has begun, after the handshake of TLS if there is one
     EV_LEAF = 13        # of a leaf node: a: core.links.leaf_session.LeafEvent; data: see there
-    # a client got a request of another server, whose answer is measured; a: the client's connection id; b: monotonic ns;
-    # data: reply SP subject
+    # a client got a request of another server, whose answer is measured; a: the client's connection id; b: monotonic
+    # ns; data: reply SP subject
     EV_TRACKED = 14
     EV_ANSWERED = 15    # a client that got such a request answers; a, b: as EV_TRACKED; data: the reply
     EV_JETSTREAM = 10   # client: a stream or a consumer; a: the kind of its notice
