@@ -83,6 +83,8 @@ class Hooks:
     """Handle an INFO that is about a gateway, from a server with this id."""
     gateways: Callable[[], bytes] = bytes
     """Return the INFO lines that tell a new server of gateways."""
+    refused: Callable[[Route], object] = bool
+    """Tell of a peer whose credentials are refused."""
 
 
 class Cluster(Connections[Route]):
@@ -401,6 +403,10 @@ class Cluster(Connections[Route]):
         self._told_ports[remote_id] = ports = [(port, url) for port, url in told if url]
         for port, url in ports:
             port.added(url)
+
+    def refused(self, route: Route) -> None:
+        """Tell of a peer whose credentials are refused."""
+        self._hooks.refused(route)
 
     def informed(self, route: Route, info: PeerInfo) -> None:
         """Handle a later INFO of a route."""

@@ -45,6 +45,9 @@ class Joining(Protocol):
     def informed(self, route: Route, info: PeerInfo) -> None:
         """Handle an INFO of a registered route; the route goes on when this returns."""
 
+    def refused(self, route: Route) -> None:
+        """Tell of a peer whose credentials are refused."""
+
     def has_account(self, name: str) -> bool: ...
     def make_room(self, route: Route) -> None:
         """Forget those connections to the route's peer that are being closed."""
@@ -104,14 +107,18 @@ class Handshake:
             good = await self._login.check_hash(route)
         if not good:
             route.no_reconnect = True
-            route.violation(self._log)
+            self._refuse(route)
+
+    def _refuse(self, route: Route) -> None:
+        route.violation(self._log)
+        self._cluster.refused(route)
 
     def _authenticated(self, route: Route, arg: bytes, good: bool) -> None:
         connect, log = route.connect, self._log
         if route.session is None or route.leaving:  # gone while its password was checked
             return
         if not good or connect.account or connect.new_account:
-            route.violation(self._log)
+            self._refuse(route)
             return
         route.connected = True
         if connect.lang:  # a client

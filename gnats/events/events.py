@@ -5,7 +5,7 @@ An event without a subscriber is not made.
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.accounts.account import Account
 from gnats.accounts.internal_client import InternalClient
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
     from gnats.accounts.internal_clients import InternalClients
     from gnats.client.session import Session
+    from gnats.cluster.link_connection import LinkConnection
     from gnats.nkeys.identity import Identity
     from gnats.options.options import Options
     from gnats.runtime.steps import Steps
@@ -188,6 +189,24 @@ class Events:
         if self.has_interest(subject):
             event = self._closing(session, time_ns(), reason)
             self._client.publish(text_bytes(subject), marshal(event), reply=b"")
+
+    def link_refused(self, link: "LinkConnection[Any]", kind: str) -> None:
+        """Publish that a connection to another server, a `kind`, was refused for its credentials."""
+        subject = f"$SYS.SERVER.{self._identity.id}.CLIENT.AUTH.ERR"
+        if not self.has_interest(subject):
+            return
+        now = time_ns()
+        event = self._event(DISCONNECT_EVENT, now)
+        connect = link.connect
+        client = {"start": rfc3339(link.start), "host": link.host, "id": link.cid, "acc": "N/A"}
+        client |= {"user": connect.user, "name": connect.name, "lang": connect.lang}
+        client |= {"stop": rfc3339(now), "kind": kind}
+        event["client"] = {name: value for name, value in client.items() if value}
+        counts = link.session.snapshot() if link.session else {}
+        event["sent"] = {"msgs": counts.get("in_msgs", 0), "bytes": counts.get("in_bytes", 0)}
+        event["received"] = {"msgs": counts.get("out_msgs", 0), "bytes": counts.get("out_bytes", 0)}
+        event["reason"] = str(ClosedState.AUTHENTICATION_VIOLATION)
+        self._client.publish(text_bytes(subject), marshal(event), reply=b"")
 
     def account_auth_error(self, session: "Session", account: Account, reason: str) -> None:
         """Publish in an account that one of its clients was refused."""

@@ -73,6 +73,8 @@ class Hooks:
     """Send an INFO line to the other servers of this cluster."""
     is_here: Callable[[str], bool]
     """Return whether a server of this cluster has this name."""
+    refused: Callable[[Gateway], object]
+    """Tell of a peer whose credentials are refused."""
 
 
 class Gateways(Connections[Gateway]):
@@ -397,6 +399,10 @@ class Gateways(Connections[Gateway]):
         """Note a mark of the peer (gnats.gateways.mesh)."""
         gateway.mark = mark
         self._tell_watchers()
+
+    def refused(self, gateway: Gateway) -> None:
+        """Tell of a peer whose credentials are refused."""
+        self._hooks.refused(gateway)
 
     def informed(self, gateway: Gateway, info: PeerInfo) -> None:
         """Use what the peer of an outbound connection says of its cluster; tell this cluster."""

@@ -47,6 +47,9 @@ class Joining(Protocol):
     def marked(self, gateway: Gateway, mark: str) -> None:
         """Note a mark of the peer of an outbound connection (gnats.gateways.mesh)."""
 
+    def refused(self, gateway: Gateway) -> None:
+        """Tell of a peer whose credentials are refused."""
+
     def informed(self, gateway: Gateway, info: PeerInfo) -> None:
         """Use what the peer of an outbound connection says of its cluster."""
 
@@ -81,7 +84,7 @@ class Handshake:
             return
         trace_connect(gateway, arg, log)
         if gateway.outbound:  # nobody owes one
-            gateway.violation(log)
+            self._refuse(gateway)
             return
         try:
             gateway.connect = PeerConnect.read(arg)
@@ -97,12 +100,16 @@ class Handshake:
     async def _check_hash(self, gateway: Gateway, arg: bytes) -> None:
         self._authenticated(gateway, arg, await self._login.check_hash(gateway))
 
+    def _refuse(self, gateway: Gateway) -> None:
+        gateway.violation(self._log)
+        self._gateways.refused(gateway)
+
     def _authenticated(self, gateway: Gateway, arg: bytes, good: bool) -> None:
         connect, log = gateway.connect, self._log
         if gateway.session is None or gateway.leaving:  # gone while its password was checked
             return
         if not good or connect.account or connect.new_account:
-            gateway.violation(log)
+            self._refuse(gateway)
             return
         gateway.connected = True
         try:

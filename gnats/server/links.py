@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gnats.client.session import Session
     from gnats.cluster.cluster import Cluster
     from gnats.cluster.info import PeerInfo
+    from gnats.cluster.link_connection import LinkConnection
     from gnats.cluster.route import Route
     from gnats.core.runtime.state import ServerState
     from gnats.events.events import Events
@@ -254,10 +255,21 @@ def _make_cluster(server: Owner) -> "Cluster":
         ),
         about_gateway=about_gateway,
         gateways=lambda: server.links.gateways.for_route() if server.links.gateways else b"",
+        refused=_tell_of_refused(server, "Router"),
     )
     parts = server.identity, server.accounts, server.state, server.log, hooks, RouteSession
     tls = make_cluster_tls(server.opts)
     return Cluster(*parts, tls=tls, options=lambda: server.opts, spawn=server.spawn)
+
+
+def _tell_of_refused(server: Owner, kind: str) -> "Callable[[LinkConnection[Any]], None]":
+    """Return a function that publishes that a connection of this kind was refused for its credentials."""
+
+    def tell(link: "LinkConnection[Any]") -> None:
+        if server.events:
+            server.events.link_refused(link, kind)
+
+    return tell
 
 
 def _make_leafs(server: Owner) -> "LeafNodes":
@@ -318,6 +330,7 @@ def _make_gateways(server: Owner) -> "Gateways":
         accepted=lambda: server.links.tell_of_leafs(),
         tell_cluster=tell_cluster,
         is_here=is_here,
+        refused=_tell_of_refused(server, "Gateway"),
     )
     parts = server.identity, server.accounts, server.state, server.log, hooks, GatewaySession
     tls = make_gateway_tls(server.opts)

@@ -61,6 +61,9 @@ class Server:
     def informed(self, route: Route, info: PeerInfo) -> None:
         self.events.append(("informed", info.server_id))
 
+    def refused(self, route: Route) -> None:
+        pass
+
     def has_account(self, name: str) -> bool:
         return name != "NONE"
 
