@@ -5,7 +5,7 @@ An event without a subscriber is not made.
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gnats.accounts.account import Account
 from gnats.accounts.internal_client import InternalClient
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
     from gnats.accounts.internal_clients import InternalClients
     from gnats.client.session import Session
-    from gnats.cluster.link_connection import LinkConnection
     from gnats.nkeys.identity import Identity
     from gnats.options.options import Options
     from gnats.runtime.steps import Steps
@@ -38,6 +37,38 @@ STATSZ_RATE_LIMIT = 1.0
 _PACKED_AT_ONCE = 1 << 16
 JETSTREAM_FLAGS = 1 | 2 | 4
 """Server flags: JetStream, binary stream snapshots, Raft traffic in the accounts themselves."""
+
+
+class Login(Protocol):
+    """What a server that has connected says in its CONNECT."""
+
+    @property
+    def user(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def lang(self) -> str: ...
+
+
+class Counting(Protocol):
+    """The data plane's side of a connection."""
+
+    def snapshot(self) -> dict[str, int]: ...
+
+
+class RefusedLink(Protocol):
+    """A connection to another server; `start` is in ns since 1970."""
+
+    @property
+    def cid(self) -> int: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def connect(self) -> Login: ...
+    @property
+    def session(self) -> Counting | None: ...
 
 
 class JetStream(Protocol):
@@ -190,7 +221,7 @@ class Events:
             event = self._closing(session, time_ns(), reason)
             self._client.publish(text_bytes(subject), marshal(event), reply=b"")
 
-    def link_refused(self, link: "LinkConnection[Any]", kind: str) -> None:
+    def link_refused(self, link: RefusedLink, kind: str) -> None:
         """Publish that a connection to another server, a `kind`, was refused for its credentials."""
         subject = f"$SYS.SERVER.{self._identity.id}.CLIENT.AUTH.ERR"
         if not self.has_interest(subject):
