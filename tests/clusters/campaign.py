@@ -119,8 +119,17 @@ class Campaign:
     # -- checks ----------------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """Wait until everything is whole."""
-        await self.until(self.whole)
+        """Wait until everything is whole and stays so: servers may still show a connection that has gone.
+
+        What is published behind messages that have come through was sent after PINGs were answered.
+        """
+        while True:
+            await self.until(self.whole)
+            for _ in range(2):
+                sent = [publisher.sent for publisher in self.publishers]
+                await self.until(lambda sent=sent: self.heard(sent))  # type: ignore[misc]
+            if await asyncio.to_thread(self.whole):
+                return
 
     def whole(self) -> bool:
         """Whether all connections are there, and the interest of each server is known to the others."""

@@ -87,19 +87,6 @@ class PartitionCampaign(ClusterCampaign):
                 self.cluster.hosts.pass_all(*pair)
             await self.suffer(lasts / 5 if what == "flapping" else 0)
 
-    async def settle(self) -> None:
-        """Wait until everything is whole and stays so: connections may still be about to go stale.
-
-        What is published behind the messages that a member has got was sent after its PINGs were answered.
-        """
-        while True:
-            await super().settle()
-            for _ in range(2):
-                sent = [publisher.sent for publisher in self.publishers]
-                await self.until(lambda sent=sent: self.heard(sent))  # type: ignore[misc]
-            if await asyncio.to_thread(self.whole):
-                return
-
 
 @pytest.mark.parametrize("kinds", rows(SIZE, 3), ids=named)
 async def test_a_cluster_recovers_from_partitions(kinds: tuple[Kind, ...], tmp_path: Path) -> None:
