@@ -54,16 +54,19 @@ class Proxy:
         if self.mode == REFUSE:
             writer.transport.abort()
             return
+        handler = asyncio.current_task()
+        assert handler
+        self._handlers.add(handler)  # before anything is waited for: close() waits for handlers
+        handler.add_done_callback(self._handlers.discard)
         try:
             there = await asyncio.open_connection("127.0.0.1", self._target())
         except OSError:
             writer.transport.abort()
             return
-        handler = asyncio.current_task()
-        assert handler
-        self._handlers.add(handler)
-        handler.add_done_callback(self._handlers.discard)
         ends = {writer, there[1]}
+        if self.mode == REFUSE:
+            self._reset(ends)
+            return
         self._writers |= ends
         try:
             async with asyncio.TaskGroup() as group:
