@@ -40,6 +40,10 @@ LONGEST = ("test_leafnode_sources", "test_faults", "test_leafnode_faults")
 """Modules that wait, in the order in which they begin; others come after them."""
 SLOWEST = 20
 DURATION = re.compile(r"^(\d+\.\d+)s (?:call|setup|teardown) +\S.*$", re.MULTILINE)
+REASON = re.compile(r"^(?:_{3,} .+ _{3,}|E   .*|\S+: \w+(?:Error|Exception|Timeout)\w*)$", re.MULTILINE)
+"""Lines of a log that say which test failed, why, and where."""
+REASONS = 25
+"""Such lines of a part that are shown at the end, where a log that was cut short still has them."""
 NO_TESTS = 5
 """The exit status of pytest when a part has only tests that are left out."""
 
@@ -80,6 +84,12 @@ class Part:
         """The last line of pytest's output; the exit status when it printed nothing."""
         lines = self.log.read_text(errors="replace").splitlines()
         return lines[-1].strip("= ") if lines else f"exit status {self.status}"
+
+    @property
+    def reasons(self) -> list[str]:
+        """The first lines of the log that say what failed."""
+        found = [match[0][:300] for match in REASON.finditer(self.log.read_text(errors="replace"))]
+        return found[:REASONS]
 
 
 def environment() -> dict[str, str]:
@@ -141,8 +151,10 @@ def run_all(options: list[str]) -> int:
     print(f"\nthe slowest {SLOWEST}:")
     for match in durations[:SLOWEST]:
         print(match[0])
-    failed = [part.name for part in queue if not part.is_good]
-    verdict = f"{len(failed)} failed: {', '.join(failed)}" if failed else "all passed"
+    failed = [part for part in queue if not part.is_good]
+    for part in failed:
+        print(f"\n{part.name}:", *part.reasons, sep="\n")
+    verdict = f"{len(failed)} failed: {', '.join(part.name for part in failed)}" if failed else "all passed"
     print(f"\n{len(queue)} parts in {time.monotonic() - begun:.0f} s, {verdict}; their logs are in {LOGS}")
     return 1 if failed else 0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.clusters import Cluster
 from support.networks import Network, network
-from support.servers import Kind, Server, reserve_port
+from support.servers import Kind, Server
 
 from .campaign import HARM, SEED, seconds
 from .conftest import require_all
@@ -18,6 +18,8 @@ from .test_faults import BLOCK, ClusterCampaign
 
 SECONDS = seconds(12)
 SIZE = 3
+ROUTE_PORT = 6222
+"""Of every host: none of those that the system gives to servers that ask for any."""
 
 pytestmark = [pytest.mark.timeout(240 + 4 * SECONDS), pytest.mark.waits]
 
@@ -27,7 +29,6 @@ class SpreadCluster(Cluster):
 
     def __init__(self, directory: Path, kinds: tuple[Kind, ...], hosts: Network) -> None:
         self.hosts = hosts
-        self.route_ports = [reserve_port(self) for _ in kinds]
         self.servers = []
         try:
             for number, kind in enumerate(kinds):
@@ -38,12 +39,12 @@ class SpreadCluster(Cluster):
 
     def _start(self, directory: Path, number: int, kind: Kind) -> Server:
         address = self.hosts.address(number)
-        others = [other for other in range(len(self.route_ports)) if other != number]
-        routes = [f"nats-route://{self.hosts.address(other)}:{self.route_ports[other]}" for other in others]
+        others = [other for other in range(len(self.hosts)) if other != number]
+        routes = [f"nats-route://{self.hosts.address(other)}:{ROUTE_PORT}" for other in others]
         config = f"""
             server_name: s{number}
             cluster {{
-                listen: "{address}:{self.route_ports[number]}", name: C, routes: [{", ".join(routes)}]
+                listen: "{address}:{ROUTE_PORT}", name: C, routes: [{", ".join(routes)}]
                 compression: off, {BLOCK}
             }}
             {ACCOUNTS}

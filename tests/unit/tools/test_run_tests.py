@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 import threading
 from pathlib import Path
@@ -83,3 +84,5 @@ def test_a_part_that_fails_is_shown(
     out = capsys.readouterr().out
     assert "1 failed: bad;" in out
     assert "assert 1 == 2" in out
+    at_the_end = out.rpartition("the slowest")[2]
+    assert re.search(r"bad:\n_+ test_one _+\nE +assert 1 == 2\n.*test_it\.py:2: AssertionError", at_the_end)
