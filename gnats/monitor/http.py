@@ -48,6 +48,7 @@ from gnats.runtime.steps import Steps, at_once
 
 try:
     from aiohttp import web
+    from aiohttp.http_exceptions import HttpProcessingError
 except ImportError as missing:
     raise ServerError(
         "Can't start monitoring: it needs aiohttp; install it with: pip install 'gnats[monitor]'"
@@ -100,7 +101,10 @@ class _OneLine(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         why = record.exc_info[1] if record.exc_info else None
-        self._server.log.debug(f"Monitoring: {record.getMessage()}" + (f": {why!r:.200}" if why else ""))
+        say = self._server.log.error  # a page that could not be made
+        if why is None or isinstance(why, (HttpProcessingError, OSError)):  # the client's doing
+            say = self._server.log.debug
+        say(f"Monitoring: {record.getMessage()}" + (f": {why!r:.200}" if why else ""))
 
 
 def _quiet(server: MonitoredServer) -> logging.Logger:

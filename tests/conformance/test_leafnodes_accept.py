@@ -537,3 +537,18 @@ def test_connz_lists_leaf_nodes_with_clients(launch: Launch, fake: FakeLeaf) -> 
     until(lambda: monitor(server, "/connz?state=closed")["total"] == 1)
     (found,) = monitor(server, "/connz?state=closed")["connections"]
     assert (found["kind"], found["name"]) == ("Leafnode", fake.name)
+
+
+def test_connz_lists_what_a_closed_leaf_node_had_subscribed_to(launch: Launch, fake: FakeLeaf) -> None:
+    server = launch_accepting(launch)
+    peer = fake.dial(server)
+    peer.send(b"LS+ plain\r\nLS+ of.group g 2\r\n")
+    peer.fence()
+    peer.close()
+    until(lambda: monitor(server, "/connz?state=closed")["total"] == 1)
+    for details in "1", "detail":
+        (found,) = monitor(server, f"/connz?state=all&subs={details}")["connections"]
+        rows = found["subscriptions_list" if details == "1" else "subscriptions_list_detail"]
+        subjects = [row if details == "1" else (row["subject"], row.get("qgroup", "")) for row in rows]
+        wanted = ["of.group", "plain"] if details == "1" else [("of.group", "g"), ("plain", "")]
+        assert sorted(subjects) == wanted

@@ -322,7 +322,8 @@ def subscriptions(session: Session) -> Iterator[SubRow]:
         yield from session.client.subscriptions()
         return
     for line in session.final_subs.splitlines():
-        subject, queue, sid, delivered, _ = line.split(b" ")
+        subject, queue, rest = line.split(b" ", 2)
+        sid, delivered, _ = rest.rsplit(b" ", 2)  # a leaf node's sid is the subject and the group
         yield subject, queue, sid, int(delivered), 0  # the maximum no longer applies
 
 
