@@ -82,8 +82,8 @@ def at_rest(server: Server) -> Held:
     least, looks = held(server), 0
     while looks < LOOKS:
         now = held(server)
-        looks = 0 if now.descriptors < least.descriptors or now.subscriptions < least.subscriptions else looks + 1
-        least = min(least, now, key=lambda each: (each.subscriptions, each.descriptors))
+        fewer = now.descriptors < least.descriptors or now.subscriptions < least.subscriptions
+        least, looks = (now, 0) if fewer else (least, looks + 1)
     return least
 
 
