@@ -48,10 +48,10 @@ def test_a_good_handshake(server: Server, certs: Certificates, fake: FakeGateway
     assert (peer.info["tls_required"], peer.info["tls_verify"]) == (True, True)
     peer.send(fake.connect(tls_required=True) + fake.info())
     peer.fence()
+    peer.wait_logged(server, 'INF Inbound gateway connection from "F"', begins=True)
     lines = peer.logged(server)
     assert lines[0] == "INF Processing inbound gateway connection"
     assert lines[1:3] == ["DBG Starting TLS gateway server handshake", "DBG TLS handshake complete"]
-    peer.wait_logged(server, 'INF Inbound gateway connection from "F"', begins=True)
 
 
 def test_a_peer_needs_a_good_certificate(server: Server, certs: Certificates) -> None:

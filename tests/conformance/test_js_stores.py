@@ -57,7 +57,7 @@ def fill(caller: Caller) -> None:
         caller.ask(f"$JS.API.CONSUMER.MSG.NEXT.{name}.D", b"5")
         messages = [caller.next() for _ in range(5)]
         for message in messages[:3]:
-            caller.publish(message.reply, b"+ACK", "ack.inbox")
+            caller.request(message.reply, b"+ACK")  # the answer says that it has been processed
     caller.fence()
 
 

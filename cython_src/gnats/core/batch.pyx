@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint32_t
 
 from gnats.core.accounts.departures cimport remove_departed
 from gnats.core.net.connection cimport Connection
-from gnats.core.net.pollstate cimport PollState, hand_over_first
+from gnats.core.net.pollstate cimport PollState, hand_over_first, pollstate_busy
 from gnats.core.runtime.clock cimport timerfd_arm
 from gnats.core.runtime.timers cimport timers_next
 from gnats.includes.atomics cimport exchange8, load8_acquire, store64, unlikely
@@ -31,6 +31,12 @@ cdef void end_batch(PollState *ps) noexcept nogil:
         arm_timer(ps)
 
 
+cdef void end_batch_between_rounds(PollState *ps) noexcept nogil:
+    end_batch(ps)
+    if ps.dirty != NULL or pollstate_busy(ps):
+        eventfd_write(ps.evfd, 1)
+
+
 cdef void arm_timer(PollState *ps) noexcept nogil:
     if timerfd_arm(ps.tmfd, timers_next(&ps.timers), &ps.armed) < 0:
         eventfd_write(ps.evfd, 1)   # tried again at the end of the next batch, which is at once
@@ -46,6 +52,8 @@ cdef void flush_batch(PollState *ps) noexcept nogil:
     for i in range(ps.ntouched):
         (<Connection> ps.touched[i]).signal_owner()
     ps.ntouched = 0
+    all = not ps.more
+    ps.more = 0   # also when nothing waits: it says nothing about what the next batch queues
     if ps.dirty == NULL:
         return
     # With more input at hand, short queues may get longer before they are worth a system call each: collect for as
@@ -55,8 +63,7 @@ cdef void flush_batch(PollState *ps) noexcept nogil:
     wait = min(ps.flush_cost, <int64_t> FLUSH_WITHIN)
     if ps.waiting != NULL:
         wait = min(ps.flush_cost * FLUSH_SHARE, <int64_t> FLUSH_LATE)
-    all = not ps.more or start - ps.flushed > wait
-    ps.more = 0
+    all = all or start - ps.flushed > wait
     while ps.dirty != NULL:
         at = ps.dirty
         ps.dirty = NULL

@@ -12,10 +12,10 @@ from gnats.core.accounts.subscriptions cimport (
     unsubscribe,
     unsubscribe_exhausted,
 )
-from gnats.core.batch cimport end_batch
+from gnats.core.batch cimport end_batch_between_rounds
 from gnats.core.messages.message cimport SIZES_ROOM, Message, message_set_data
 from gnats.core.net.connection cimport CTL_CLOSE, Connection, Denial, SessionType
-from gnats.core.net.pollstate cimport PollerBase, pollstate_busy
+from gnats.core.net.pollstate cimport PollerBase
 from gnats.core.publishing cimport begin_message, route_msg
 from gnats.core.routing.route cimport ROUTE_DELIVERED, RouteOutcome
 from gnats.core.runtime.clock cimport monotonic_ns
@@ -26,7 +26,6 @@ from gnats.core.runtime.state cimport ServerState
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.core.subjects.subtable cimport subtable_find
 from gnats.includes.atomics cimport load8
-from gnats.includes.linux cimport eventfd_write
 
 cdef SessionType INTERNAL_SESSION
 
@@ -97,9 +96,7 @@ cdef class InternalSubscriber(Subscriber):
             m.reply.n = PyBytes_GET_SIZE(reply)
         message_set_data(&m, PyBytes_AS_STRING(msg), PyBytes_GET_SIZE(hdr), PyBytes_GET_SIZE(msg), sizes)
         outcome = route_msg(self, &m)
-        end_batch(self.ps)
-        if pollstate_busy(self.ps):
-            eventfd_write(self.ps.evfd, 1)
+        end_batch_between_rounds(self.ps)
         qs_offline(&self.ps.qs)
         return outcome == ROUTE_DELIVERED
 

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memmove, memset
 
-from gnats.core.batch cimport end_batch
+from gnats.core.batch cimport end_batch_between_rounds
 from gnats.core.internal cimport InternalSubscriber
 from gnats.core.net.pollstate cimport PollerBase, PollState, poller_bit
 from gnats.core.runtime.clock cimport clock_is_held, monotonic_ns, round_of_timers, timerfd_arm
@@ -30,7 +30,6 @@ from gnats.includes.linux cimport (
     close,
     errno,
     eventfd_read,
-    eventfd_write,
     stopwatch_ns,
     timerfd_create,
 )
@@ -142,9 +141,7 @@ cdef class Engine:
         with nogil:
             qs_online(&self.control.qs)
             self.control.now = monotonic_ns()
-            end_batch(self.control)
-            if self.control.js_dirty or self.control.js_ready:
-                eventfd_write(self.control.evfd, 1)
+            end_batch_between_rounds(self.control)
             qs_offline(&self.control.qs)
 
     def bury(self, what not None) -> None:
@@ -235,9 +232,7 @@ cdef class Engine:
         pthread_mutex_lock(&self.timer_lock)
         set_timerfd(self)
         pthread_mutex_unlock(&self.timer_lock)
-        end_batch(ps)
-        if ps.js_dirty or ps.js_ready:
-            eventfd_write(ps.evfd, 1)
+        end_batch_between_rounds(ps)
         qs_offline(&ps.qs)
 
 
