@@ -39,6 +39,7 @@ ORDER = (
     "gnats.store.index",
     "gnats.store.format",
     "gnats.store",
+    "gnats.raft",
     "gnats.conf",
     "gnats.nkeys",
     "gnats.log",

@@ -6,6 +6,9 @@ def encode(data: bytes) -> bytes:
 def decode(data: bytes, limit: int) -> bytes:
     """Decompress an S2 stream."""
 
+def decode_block(data: bytes, limit: int) -> bytes:
+    """Decompress a block that is no part of a stream."""
+
 def crc(data: bytes) -> int:
     """CRC-32C (for tests)."""
 

@@ -474,6 +474,25 @@ def decode(bytes data not None, uint64_t limit) -> bytes:
     return out
 
 
+def decode_block(bytes data not None, uint64_t limit) -> bytes:
+    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
+    cdef const uint8_t *at = p
+    cdef size_t n = len(data)
+    cdef uint64_t size
+    cdef int bad
+    if not get_uvarint(&at, p + n, &size):
+        raise s2_error(S2_BAD)
+    if size > limit:
+        raise s2_error(S2_TOO_LARGE)
+    out = PyBytes_FromStringAndSize(NULL, size)
+    cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(out)
+    with nogil:
+        bad = s2_decode_block(p, n, to, size)
+    if bad:
+        raise s2_error(bad)
+    return out
+
+
 def crc(bytes data not None) -> int:
     """Return the CRC-32C (for tests)."""
     return crc32c(PyBytes_AS_STRING(data), len(data))

@@ -1,0 +1,1 @@
+"""Raft groups, compiled from cython_src/gnats/raft."""
