@@ -1,0 +1,172 @@
+"""Raft groups in a simulated world in which everything fails; `support.raftsim` says what must hold."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from support.raftsim import MS, SECOND, Member, Sim, Unsafe, simulate
+
+SEEDS = int(os.environ.get("RAFT_SEEDS", "40"))
+FIRST = int(os.environ.get("RAFT_FIRST", "1"))
+"""A longer campaign sets these in the environment."""
+
+pytestmark = pytest.mark.timeout(120 + SEEDS)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_groups_are_safe_and_recover(size: int) -> None:
+    for seed in range(FIRST, FIRST + SEEDS):
+        simulate(seed, size=size, seconds=10)
+
+
+def test_groups_whose_members_change() -> None:
+    changed = 0
+    for seed in range(FIRST, FIRST + SEEDS):
+        sim = Sim(seed, size=5, begins=3)
+        end = 12 * SECOND
+        sim.clients(end)
+        sim.faults(end)
+        sim.changes(end)
+        sim.run(end)
+        sim.finish()
+        changed += sim.changed
+    assert changed > SEEDS
+
+
+def seen(what: str, seeds: int = 60) -> bool:
+    """Return whether one of the seeds' groups has done something."""
+    return any(getattr(simulate(seed, seconds=8), what) for seed in range(1, 1 + seeds))
+
+
+@pytest.mark.parametrize("what", ["truncated", "restored", "refused_votes", "transferred"])
+def test_the_seeds_reach_what_is_rare(what: str) -> None:
+    assert seen(what)
+
+
+class Liar(Member):
+    """A member whose disk says that a record or a vote is durable, and loses it in a crash."""
+
+    lies_about = "log"
+
+    def store(self, index: int, data: bytes) -> int:
+        done = super().store(index, data)
+        return 1 if self.lies_about == "log" else done
+
+    def save_vote(self, term: int, vote: bytes) -> int:
+        done = super().save_vote(term, vote)
+        if self.lies_about == "log":
+            return done
+        if self.sim.faulty and self.sim.rng.random() < 0.3:  # soon enough to be asked again in the same term
+            self.sim.after(MS, lambda: self.sim.crash([self], MS))
+        return 1
+
+
+@pytest.mark.parametrize("lies_about", ["log", "vote"])
+def test_a_disk_that_lies_is_found(monkeypatch: pytest.MonkeyPatch, lies_about: str) -> None:
+    """Otherwise the simulation would not find a core that answers too early."""
+    monkeypatch.setattr("support.raftsim.Member", Liar)
+    monkeypatch.setattr(Liar, "lies_about", lies_about)
+    for seed in range(1, 400):
+        try:
+            simulate(seed, seconds=10)
+        except Unsafe:
+            return
+    raise AssertionError("400 seeds found nothing")
+
+
+def quiet(size: int = 3, **options: Any) -> Sim:
+    """Make a group without faults, and let it elect a leader."""
+    sim = Sim(7, size, **options)
+    sim.heal()
+    sim.run(5 * SECOND)
+    return sim
+
+
+def leader(sim: Sim) -> Member:
+    (found,) = [member for member in sim.members if member.raft and member.leads]
+    return found
+
+
+def test_a_group_at_rest_only_sends_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = quiet()
+    sent: list[int] = []
+    monkeypatch.setattr(Member, "send", lambda self, to, subject, data: sent.append(to))
+    monkeypatch.setattr(sim, "times", sim.times)
+    begun = sim.now
+    sim.run(begun + 300 * MS)
+    assert sent == [0, 0, 0]
+
+
+def test_a_leader_steps_down_when_asked_and_the_preferred_one_follows() -> None:
+    sim = quiet()
+    old = leader(sim)
+    wanted = next(member for member in sim.members if member is not old)
+    old.call(lambda raft: raft.step_down(wanted.name, sim.now))
+    sim.run(sim.now + 200 * MS)
+    assert leader(sim) is wanted
+
+
+def test_an_observer_does_not_lead() -> None:
+    sim = quiet()
+    old = leader(sim)
+    watcher, other = (member for member in sim.members if member is not old)
+    watcher.call(lambda raft: raft.set_observer(True, sim.now))
+    old.crash()
+    sim.run(sim.now + 5 * SECOND)
+    assert leader(sim) is other
+
+
+def test_a_leader_without_a_quorum_steps_down() -> None:
+    sim = quiet()
+    old = leader(sim)
+    for member in sim.members:
+        if member is not old:
+            member.crash()
+    sim.run(sim.now + 5 * SECOND)
+    assert not old.leads
+    assert old.raft
+    assert not old.raft.propose(b"x", sim.now)
+
+
+def test_a_follower_that_was_away_gets_the_snapshot() -> None:
+    sim = quiet()
+    away = next(member for member in sim.members if not member.leads)
+    away.crash()
+    for _ in range(50):
+        sim.propose()
+        sim.run(sim.now + 50 * MS)
+    sim.snapshot_all()
+    away.start()
+    sim.run(sim.now + 5 * SECOND)
+    assert sim.restored
+    assert (away.at, away.hash) == (leader(sim).at, leader(sim).hash)
+
+
+def test_messages_that_are_none() -> None:
+    """They change nothing and get no answer."""
+    sim = quiet()
+    member = leader(sim)
+    assert member.raft
+    before = member.raft.now()
+    for data in (
+        b"",
+        b"x",
+        bytes(25),
+        bytes(17),
+        bytes(32),
+        bytes(42),
+        b"\xff" * 25,
+        b"\xff" * 41,
+        b"\xff" * 60,
+    ):
+        for call in (
+            lambda raft, data=data: raft.append_entry(False, data, b"R.0", sim.now),
+            lambda raft, data=data: raft.append_entry(True, data, b"R.0", sim.now),
+            lambda raft, data=data: raft.response(data, b"", sim.now) if len(data) != 25 else None,
+            lambda raft, data=data: raft.vote_request(data, b"V.0", sim.now) if len(data) != 32 else None,
+            lambda raft, data=data: raft.vote_response(data, sim.now) if len(data) != 17 else None,
+        ):
+            member.call(call)
+    assert member.raft.now() == before
