@@ -31,6 +31,7 @@ pytestmark = pytest.mark.timeout(300 * SCALE)
 
 REQUESTS = (100 if SANITIZED else 600) * SCALE
 REQUESTERS = 4
+CONNECTIONS = (5 if SANITIZED else 30) * SCALE
 DEATHS = (15 if SANITIZED else 100) * SCALE
 STEADY = ("A", "B")
 """Accounts that stay."""
@@ -206,6 +207,52 @@ def test_no_message_overtakes_interest(server: ServerThread) -> None:
         finally:
             remotes.end()
         assert min(remote.asked for remote in remotes.all) >= REQUESTERS * REQUESTS
+
+
+def test_no_message_overtakes_interest_that_is_walked(server: ServerThread) -> None:
+    """Servers connect where there is much interest, and are sent requests while they are told of it."""
+    address = route_address(server)
+    many = 5_000 if SANITIZED else 20_000
+    done = threading.Event()
+
+    def request(number: int) -> None:
+        """Send requests with inboxes that stay, since the end of interest may precede that of its request."""
+        with Peer(server.port, login("A")) as peer:
+            for n in itertools.count():
+                if done.is_set():
+                    return
+                inbox = b"in.%d.%d" % (number, n)
+                peer.send(b"SUB %b %d\r\nPUB svc %b 1\r\nx\r\n" % (inbox, n, inbox))
+                peer.fence()
+
+    def connect() -> None:
+        try:
+            for _ in range(CONNECTIONS):
+                with Fake() as fake:
+                    peer = fake.greet(address)
+                    peer.send(fake.connect() + fake.info() + b"RS+ A svc\r\n")
+                    hear_requests(peer, many)
+        finally:
+            done.set()
+
+    with Peer(server.port, login("A")) as peer:
+        peer.send(b"".join(b"SUB many.%d %d\r\n" % (n, n) for n in range(many)))
+        peer.fence()
+        together(connect, *(partial(request, number) for number in range(3)))
+
+
+def hear_requests(peer: RoutePeer, many: int) -> None:
+    """Read some requests; check that all interest was told before the first one, and the inbox of each."""
+    known: set[bytes] = set()
+    asked = 0
+    while asked < 20:
+        words = peer.read_op().partition(b"\r\n")[0].split(b" ")
+        if words[0] == b"RS+" and words[1] == b"A":
+            known.add(words[2])
+        elif words[0] == b"RMSG":
+            assert words[3] in known
+            assert len(known) >= many
+            asked += 1
 
 
 def subscriptions(server: ServerThread) -> list[int]:

@@ -28,6 +28,8 @@ class Link:
         self.told: dict[Key, Counts] = {}
         self.lost = False
         """True if changes were lost and the link has not begun anew since."""
+        self.unwalked: list[int] = []
+        """The accounts whose interest the link has not walked to its end."""
         self.follow()
 
     def follow(self) -> None:
@@ -38,10 +40,16 @@ class Link:
             self.queue.leave(number)
         for number in self.accounts:
             self.queue.follow(number)
+        self.unwalked = list(self.accounts)
 
-    def take(self, most: int = 1 << 31) -> int:
-        """Take up to `most` changes; return their number."""
-        incomplete, changes = self.queue.take(most)
+    def take(self, most: int = 1 << 31) -> bool:
+        """Walk through about `most` nodes, or take up to `most` changes; return whether there were any."""
+        if walks := bool(self.unwalked):
+            done, incomplete, changes = self.queue.walk(self.unwalked[0], most)
+            if done:
+                del self.unwalked[0]
+        else:
+            incomplete, changes = self.queue.take(most)
         self.lost = self.lost or incomplete
         if not self.lost:
             for number, subject, group, before, now in changes:
@@ -50,7 +58,7 @@ class Link:
                 self.told[key] = now
                 if now == NOTHING:
                     del self.told[key]
-        return len(changes)
+        return walks or bool(changes)
 
     def settle(self, most_rounds: int) -> None:
         """Take all changes; when some were lost, follow() again, at most `most_rounds` times."""
@@ -98,13 +106,14 @@ def main() -> None:
         link = Link(sublists, WANT_LOCAL)
         for n in range(40):
             held[0].append((sublists[0].subscribe(b"before.%d" % n), 0, 0))
-        link.take(20)
-        link.follow()
+        link.settle(1)
         old = [sublists[0].subscribe(b"a"), sublists[0].subscribe(b"b", b"g")]
         failing.fail_next(Call.MEMORY)
-        # Subscriptions that are there already change their weights: only the queue allocates.
-        link.queue.leave(0)
-        link.queue.follow(0)
+        # Only the link allocates: nobody subscribes meanwhile.
+        link.follow()
+        while link.unwalked:
+            link.take(64)
+        sublists[0].unsubscribe(old.pop())
         where = failing.stop()
         failed += bool(where)
         held[0] += [(handle, 0, 0) for handle in old]

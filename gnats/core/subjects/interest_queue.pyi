@@ -4,24 +4,28 @@ from typing import final
 
 from gnats.core.subjects.sublist import Sublist
 
+_Counts = tuple[int, int, int]
+_Changes = list[tuple[int, bytes, bytes, _Counts, _Counts]]
+
 @final
 class QueueProbe:
     """A queue, and its sinks in sublists; the number of a sublist stands for its account."""
 
     def __init__(self, sublists: list[Sublist], wanted: int, limit: int = ...) -> None: ...
     def follow(self, number: int) -> None:
-        """Follow the account of a sublist."""
+        """Begin to follow the account of a sublist."""
 
     def leave(self, number: int) -> None:
         """Undo follow()."""
 
-    def take(
-        self, most: int = ...
-    ) -> tuple[bool, list[tuple[int, bytes, bytes, tuple[int, int, int], tuple[int, int, int]]]]:
+    def take(self, most: int = ...) -> tuple[bool, _Changes]:
         """Return whether changes were lost, and changes: (number, subject, queue group, before, now).
 
         Interest before and now is (local, remote, services).
         """
+
+    def walk(self, number: int, most: int = ...) -> tuple[bool, bool, _Changes]:
+        """Walk through about `most` nodes of a sublist. Return whether that was all, and as take() does."""
 
     @property
     def wakes(self) -> int:

@@ -9,7 +9,7 @@ from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.links.audience cimport note_for_gateway
-from gnats.core.links.link cimport link_announce, link_begin, link_init, link_waits
+from gnats.core.links.link cimport ANNOUNCE_READY, link_announce, link_begin, link_init
 from gnats.core.links.link_session cimport (
     CTL_ACCEPTED,
     CTL_JOINED,
@@ -44,7 +44,6 @@ from gnats.core.net.connection cimport (
 )
 from gnats.core.net.log_records cimport (
     LOG_INTEREST_MODE,
-    LOG_SENT_INTEREST,
     LOG_UNKNOWN_ACCOUNT_MSG,
     LOG_WRONG_DIRECTION,
     TRACE_IN_PAYLOAD,
@@ -197,8 +196,6 @@ cdef class GatewaySession(LinkSession):
         self.keep_digests(self.staged_digests and not self.outbound, self.staged_digests and self.outbound)
         link_begin(&self.link)
         if not self.outbound:
-            if link_waits(&self.link):
-                self.debugf(LOG_SENT_INTEREST, 0, NULL, 0)
             self.announce_first()
 
     # -- interest of this cluster --------------------------------------------------------------------------------
@@ -335,7 +332,7 @@ cdef class GatewaySession(LinkSession):
     cdef int process_ping(self) noexcept nogil:
         # No message comes behind the interest here: the PONG says that the peer has all that there was, unless more
         # waits than the peer reads.
-        self.interest_waits = link_announce(self, &self.link, False)
+        self.interest_waits = link_announce(self, &self.link, ANNOUNCE_READY)
         return LinkSession.process_ping(self)
 
     cdef int process_pong(self) noexcept nogil:

@@ -20,7 +20,7 @@ from gnats.core.accounts.subscriber cimport CTL_IMPORTS, CTL_PERMISSIONS, Subscr
 from gnats.core.accounts.subscriptions cimport add_remote_sub, unsubscribe
 from gnats.core.auth.permissions cimport Permissions
 from gnats.core.links.audience cimport note_for_leaf
-from gnats.core.links.link cimport link_announce, link_begin, link_init
+from gnats.core.links.link cimport ANNOUNCE_ALL, link_announce, link_begin, link_init
 from gnats.core.links.link_session cimport (
     CTL_ACCEPTED,
     CTL_JOINED,
@@ -278,7 +278,7 @@ cdef class LeafSession(LinkSession):
             self.out_of_memory(READ_ERROR)
 
     cdef void change_permissions(self) noexcept nogil:
-        link_announce(self, &self.link, True)
+        link_announce(self, &self.link, ANNOUNCE_ALL)
         self.permissions_before = self.guard.permissions
         self.coming = guard_next(&self.guard)
         self.use_permissions(self.denials_to_come())

@@ -14,7 +14,7 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.interest_queue cimport FollowedAccount, InterestChange, InterestQueue
 from gnats.core.subjects.sublist cimport InterestSink
 from gnats.core.subjects.trie cimport Interest, Node, Subscription
-from gnats.includes.atomics cimport load8_acquire
+from gnats.includes.atomics cimport load8_acquire, load_ptr_acquire
 
 
 # How far a link with a `frame` has come with what it tells of an account.
@@ -22,6 +22,13 @@ cdef enum Told:
     TOLD_NOTHING
     TOLD_BEGINNING    # interest follows
     TOLD_ALL
+
+
+# How much link_announce() does.
+cdef enum Extent:
+    ANNOUNCE_TURN     # walk for about a turn, and go on in the owner's next round; not above the gate
+    ANNOUNCE_READY    # not above the gate
+    ANNOUNCE_ALL      # all, as before a message
 
 
 cdef struct Follower:
@@ -35,15 +42,17 @@ cdef struct Link:
     InterestQueue queue
     void *owner                # borrowed Subscriber
     void *registry             # borrowed AccountRegistry
-    Follower *followers        # of the accounts that it carries; under the registry's lock
+    # Of the accounts that it carries; under the registry's lock. `unwalked`: those whose interest is still to be
+    # walked; the owner reads the pointer without the lock.
+    Follower *unwalked
+    Follower *followers
     uint8_t unnamed            # the lines do not name the account, of which there is one; set before link_begin()
     uint8_t begun              # link_begin() was called; the owner's
     uint8_t lost               # there was no memory to follow an account; atomic
     uint8_t gone               # an account has been removed since link_announce() looked; atomic
     uint8_t untold             # it had interest whose end the peer is not told of; atomic, set before `gone`
-    uint8_t fresh              # with a `frame`: an account has come since it looked; atomic
     uint8_t came               # an account has come since the owner looked; atomic
-    uint8_t framed             # some accounts are at TOLD_BEGINNING; the owner's
+    uint64_t written           # changes that write() was called for; the owner's
     # Return whether the link carries an account. Called with the registry's lock held.
     bint (*carries)(Subscriber owner, Account account) noexcept nogil
     # Queue the lines for a change. Return False when out of memory.
@@ -71,14 +80,14 @@ cdef void link_free(Link *link) noexcept nogil
 cdef void link_begin(Link *link) noexcept nogil
 # Follow none any more.
 cdef void link_end(Link *link) noexcept nogil
-# Queue the lines for changes that wait (SessionType.announce). When some are lost, or `all` are too many, close: the
-# peer must begin anew. Return whether some are left.
-cdef bint link_announce(Subscriber owner, Link *link, bint all) noexcept nogil
+# Queue the lines for changes that wait, and for what is still to be walked (SessionType.announce). When some are lost,
+# or all are too many, close: the peer must begin anew. Return whether some are left until there is room for them.
+cdef bint link_announce(Subscriber owner, Link *link, Extent extent) noexcept nogil
 
 
 cdef inline bint link_waits(const Link *link) noexcept nogil:
-    """Return whether link_announce() has something to announce."""
-    return load8_acquire(&link.queue.waiting) != 0
+    """Return whether link_announce() has something to announce, or to walk."""
+    return load8_acquire(&link.queue.waiting) != 0 or load_ptr_acquire(<void **> &link.unwalked) != NULL
 
 
 # Call write() for all interest in the accounts that the link follows, as if it had just come. Then announce what has

@@ -22,14 +22,18 @@ from gnats.core.subjects.interest_queue cimport (
     interest_queue_leave,
     interest_queue_sum,
     interest_queue_take,
+    interest_queue_walk,
 )
 from gnats.core.subjects.sublist cimport InterestSink, Subscription
 from gnats.core.subjects.trie cimport Interest, Node
-from gnats.includes.atomics cimport load8, store8, store8_release
+from gnats.includes.atomics cimport load8, load_ptr_acquire, store8, store8_release, store_ptr_release
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum:
-    SLICE = 1024      # changes to take before looking at what is queued
+    SLICE = 1024              # changes to take, or nodes to walk, before looking at what is queued
+    TURN_SLICES = 16          # of a walk that are about a turn,
+    TURN_LINES = 2048         # and changes written that are one
+    WALK_AHEAD = 256 * 1024   # bytes queued for a peer that takes no more; beyond them its walk waits
 
 
 cdef void link_init(
@@ -61,37 +65,46 @@ cdef void link_begin(Link *link) noexcept nogil:
 
 
 cdef void link_end(Link *link) noexcept nogil:
-    cdef Follower *follower
     if not link.begun:
         return
     (<AccountRegistry> link.registry).remove_sink(&link.sink)   # nobody else touches the followers from here on
-    while link.followers != NULL:
-        follower = link.followers
-        link.followers = follower.next
+    end_followers(link.unwalked)
+    end_followers(link.followers)
+    link.unwalked = link.followers = NULL
+
+
+cdef void end_followers(Follower *follower) noexcept nogil:
+    cdef Follower *following
+    while follower != NULL:
+        following = follower.next
         interest_queue_leave(&follower.followed, (<Account> follower.followed.account).sublist)
         free(follower)
+        follower = following
 
 
-cdef bint link_announce(Subscriber owner, Link *link, bint all) noexcept nogil:
-    cdef bint incomplete = False, written = True
-    cdef InterestChange *changes
+cdef bint link_announce(Subscriber owner, Link *link, Extent extent) noexcept nogil:
+    cdef bint incomplete = False, written = True, all = extent == ANNOUNCE_ALL
+    cdef uint32_t slices = 0
+    cdef uint64_t enough = link.written + TURN_LINES
     if load8(&owner.closing):
         return False
     if load8(&link.lost):
         owner.close_soon(WRITE_ERROR)
         return False
-    while written and not incomplete and (link_waits(link) or load8(&link.fresh)):
+    while written and not incomplete and link_waits(link):
         if not all and owner.out.bytes > owner.gate:
             return True
-        if link.frame != NULL:   # no account comes between its beginning and the first changes there
-            pthread_mutex_lock(&(<AccountRegistry> link.registry).lock)
-            written = begin_accounts(owner, link)
-        changes = interest_queue_take(&link.queue, <uint32_t> -1 if all else SLICE, &incomplete)
-        if link.frame != NULL:
-            pthread_mutex_unlock(&(<AccountRegistry> link.registry).lock)
-        written = write_all(owner, changes, link.write) and written
-    if link.framed and written and not incomplete:
-        written = end_accounts(owner, link)
+        if load8(&link.queue.waiting):
+            written = write_all(owner, link, interest_queue_take(
+                &link.queue, <uint32_t> -1 if all else SLICE, &incomplete), link.write)
+            continue
+        if not all and owner.want_write and owner.out.bytes > WALK_AHEAD:
+            return True   # the peer takes no more at present; what is walked would only wait elsewhere
+        if extent == ANNOUNCE_TURN and (slices == TURN_SLICES or link.written >= enough):
+            owner.signal_owner()   # others have their turn, and what there is of ours leaves
+            return False
+        slices += 1
+        written = walk_slice(owner, link, &incomplete)
     if not written:
         owner.close_soon(WRITE_ERROR)
     elif incomplete or owner.out.bytes > owner.max_pending:
@@ -99,40 +112,47 @@ cdef bint link_announce(Subscriber owner, Link *link, bint all) noexcept nogil:
     return False
 
 
-cdef bint begin_accounts(Subscriber owner, Link *link) noexcept nogil:
-    """Queue the line before the interest of each account that has come. The registry's lock is held. False: no memory.
-    """
-    cdef Follower *follower = link.followers
-    cdef bint written = True
-    if not load8(&link.fresh):
-        return True
-    store8(&link.fresh, 0)
-    while follower != NULL and follower.told == TOLD_NOTHING and written:   # new ones stand first
-        written = link.frame(owner, <Account> follower.followed.account, True)
-        follower.told = TOLD_BEGINNING
-        link.framed = 1
-        follower = follower.next
+cdef bint walk_slice(Subscriber owner, Link *link, bint *incomplete) noexcept nogil:
+    """Walk through some interest of an account, and queue its lines. False: no memory."""
+    cdef Follower *follower
+    cdef InterestChange *changes = NULL
+    cdef bint written = True, done = False
+    pthread_mutex_lock(&(<AccountRegistry> link.registry).lock)
+    follower = link.unwalked
+    if follower != NULL:   # else the account has been removed meanwhile
+        if link.frame != NULL and follower.told == TOLD_NOTHING:
+            # The account has no change in the queue: its sink is called once a walk has begun.
+            written = link.frame(owner, <Account> follower.followed.account, True)
+            follower.told = TOLD_BEGINNING
+        changes = interest_queue_walk(
+            &follower.followed, (<Account> follower.followed.account).sublist, SLICE, &done, incomplete)
+        if done:
+            store_ptr_release(<void **> &link.unwalked, follower.next)
+            follower.next = link.followers
+            link.followers = follower
+    pthread_mutex_unlock(&(<AccountRegistry> link.registry).lock)
+    written = write_all(owner, link, changes, link.write) and written
+    if done and link.frame != NULL and written and not incomplete[0]:
+        written = end_account(owner, link)
     return written
 
 
-cdef bint end_accounts(Subscriber owner, Link *link) noexcept nogil:
-    """Queue the line behind the interest of each account whose first interest has been queued. False: no memory."""
+cdef bint end_account(Subscriber owner, Link *link) noexcept nogil:
+    """Queue the line behind the interest of the account that was walked last, unless it is removed. False: no memory.
+    """
     cdef Follower *follower
     cdef bint written = True
-    link.framed = 0
     pthread_mutex_lock(&(<AccountRegistry> link.registry).lock)
     follower = link.followers
-    while follower != NULL and follower.told != TOLD_ALL and written:
-        if follower.told == TOLD_BEGINNING:
-            written = link.frame(owner, <Account> follower.followed.account, False)
-            follower.told = TOLD_ALL
-        follower = follower.next
+    if follower != NULL and follower.told == TOLD_BEGINNING:
+        written = link.frame(owner, <Account> follower.followed.account, False)
+        follower.told = TOLD_ALL
     pthread_mutex_unlock(&(<AccountRegistry> link.registry).lock)
     return written
 
 
 cdef bint write_all(
-    Subscriber owner, InterestChange *change,
+    Subscriber owner, Link *link, InterestChange *change,
     bint (*write)(Subscriber owner, const InterestChange *change) noexcept nogil
 ) noexcept nogil:
     """Write a chain of changes, and free it. False: no memory, and some are not written."""
@@ -141,6 +161,7 @@ cdef bint write_all(
     while change != NULL:
         following = change.later
         written = written and write(owner, change)
+        link.written += 1
         free(change)
         change = following
     return written
@@ -157,7 +178,8 @@ cdef bint link_walk(
     cdef InterestQueue all
     cdef FollowedAccount sink
     cdef Follower *follower
-    cdef bint incomplete = False, written = True
+    cdef bint incomplete = False, written = True, done
+    link_announce(owner, link, ANNOUNCE_ALL)   # finish the walk of a link that has just begun
     interest_queue_init(&all, link.queue.wanted, link.queue.limit, no_wake, link.queue.link)
     all.note = link.queue.note
     interest_queue_keep(&link.queue, True)
@@ -166,12 +188,15 @@ cdef bint link_walk(
     while follower != NULL and written and not incomplete:
         interest_queue_follow(
             &all, &sink, (<Account> follower.followed.account).sublist, follower.followed.account, NULL)
-        written = write_all(owner, interest_queue_take(&all, <uint32_t> -1, &incomplete), write)
+        done = False
+        while not done and written and not incomplete:
+            written = write_all(owner, link, interest_queue_walk(
+                &sink, (<Account> follower.followed.account).sublist, SLICE, &done, &incomplete), write)
         interest_queue_leave(&sink, (<Account> follower.followed.account).sublist)
         follower = follower.next
     pthread_mutex_unlock(&(<AccountRegistry> link.registry).lock)
     interest_queue_free(&all)
-    link_announce(owner, link, True)
+    link_announce(owner, link, ANNOUNCE_ALL)
     interest_queue_keep(&link.queue, False)
     return written and not incomplete
 
@@ -232,7 +257,7 @@ cdef bint link_remove_gone(Subscriber owner, Link *link) noexcept nogil:
 
 
 cdef bint link_sum(Link *link, uint64_t *sum) noexcept nogil:
-    return interest_queue_sum(&link.queue, sum)
+    return interest_queue_sum(&link.queue, sum) and load_ptr_acquire(<void **> &link.unwalked) == NULL
 
 
 cdef inline void *find_account(const Link *link, const Slice *name) noexcept nogil:
@@ -258,18 +283,19 @@ cdef void follow(Link *link, Account account) noexcept nogil:
     if follower == NULL:
         store8_release(&link.lost, 1)
         return
-    follower.next = link.followers
+    follower.next = link.unwalked
     follower.told = TOLD_NOTHING
-    link.followers = follower
-    if link.frame != NULL:
-        store8_release(&link.fresh, 1)
     interest_queue_follow(
         &link.queue, &follower.followed, account.sublist, <void *> account, NULL if link.unnamed else &account.name)
+    store_ptr_release(<void **> &link.unwalked, follower)
 
 
 cdef bint follows(const Link *link, const void *account) noexcept nogil:
     """The registry's lock is held."""
-    cdef const Follower *follower = link.followers
+    return has_follower(link.unwalked, account) or has_follower(link.followers, account)
+
+
+cdef bint has_follower(const Follower *follower, const void *account) noexcept nogil:
     while follower != NULL and follower.followed.account != account:
         follower = follower.next
     return follower != NULL
@@ -277,17 +303,25 @@ cdef bint follows(const Link *link, const void *account) noexcept nogil:
 
 cdef bint stop_following(Link *link, Account account) noexcept nogil:
     """Return as interest_queue_leave(). The registry's lock is held."""
+    cdef Follower *follower = take_follower(&link.unwalked, account)
     cdef bint told = False
-    cdef Follower **at = &link.followers
-    cdef Follower *follower
-    while at[0] != NULL and at[0].followed.account != <void *> account:
-        at = &at[0].next
-    if at[0] != NULL:
-        follower = at[0]
-        at[0] = follower.next
+    if follower == NULL:
+        follower = take_follower(&link.followers, account)
+    if follower != NULL:
         told = interest_queue_leave(&follower.followed, account.sublist)
         free(follower)
     return told
+
+
+cdef Follower *take_follower(Follower **at, Account account) noexcept nogil:
+    """Take the follower of an account out of a list; NULL: it is not there."""
+    cdef Follower *follower
+    while at[0] != NULL and at[0].followed.account != <void *> account:
+        at = &at[0].next
+    follower = at[0]
+    if follower != NULL:
+        store_ptr_release(<void **> at, follower.next)
+    return follower
 
 
 cdef void gone(AccountSink *sink, Account account) noexcept nogil:

@@ -10,12 +10,13 @@ from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.accounts.subscriptions cimport end_subscriptions, remove_all_subs
 from gnats.core.links.link cimport (
+    ANNOUNCE_ALL,
+    ANNOUNCE_TURN,
     link_announce,
     link_end,
     link_free,
     link_remove_gone,
     link_sum,
-    link_waits,
     link_walk,
 )
 from gnats.core.links.remote_subs cimport end_hearing, free_heard, hear_again, subscribe_kept
@@ -44,7 +45,7 @@ from gnats.core.protocol.parser cimport PARSE_CLOSED, PARSE_OK, ParserHandlers
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, route
 from gnats.core.routing.tracing cimport TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
 from gnats.core.runtime.inbox cimport EV_BEGUN, EV_CONNECT, EV_INFO, EV_PONG
-from gnats.core.runtime.kinds cimport GATEWAY, LEAF, ROUTER
+from gnats.core.runtime.kinds cimport GATEWAY, LEAF
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.runtime.timers cimport Timer
@@ -200,9 +201,9 @@ cdef class LinkSession(TextSession):
             set_ping_limits(self, &self.pings, interval, most)
 
     cdef void announce_first(self) noexcept nogil:
-        if self.kind == ROUTER and link_waits(&self.link):
+        self.interest_waits = link_announce(self, &self.link, ANNOUNCE_TURN)
+        if self.kind != LEAF and self.link.written:
             self.debugf(LOG_SENT_INTEREST, 0, NULL, 0)
-        self.interest_waits = link_announce(self, &self.link, False)
 
     cdef bint queue_line(self, char *line, char *end) noexcept nogil:
         cdef bint written
@@ -352,7 +353,7 @@ cdef class LinkSession(TextSession):
 
     cdef int process_ping(self) noexcept nogil:
         if self.tells_digests:
-            self.interest_waits = link_announce(self, &self.link, False)
+            self.interest_waits = link_announce(self, &self.link, ANNOUNCE_TURN)
             self.send_digest()
         return TextSession.process_ping(self)
 
@@ -435,7 +436,7 @@ cdef void send_denied(
 
 
 cdef bint announce(Connection c, bint all) noexcept nogil:
-    return link_announce(<LinkSession> c, &(<LinkSession> c).link, all)
+    return link_announce(<LinkSession> c, &(<LinkSession> c).link, ANNOUNCE_ALL if all else ANNOUNCE_TURN)
 
 
 cdef bint closing(Connection c) noexcept nogil:

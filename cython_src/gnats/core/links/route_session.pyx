@@ -12,7 +12,7 @@ from gnats.core.accounts.subscriber cimport CTL_PERMISSIONS, Subscriber
 from gnats.core.accounts.subscriptions cimport apply_permissions
 from gnats.core.auth.permissions cimport Permissions
 from gnats.core.links.audience cimport note_for_route
-from gnats.core.links.link cimport link_account_changed, link_announce, link_begin, link_init
+from gnats.core.links.link cimport ANNOUNCE_ALL, link_account_changed, link_announce, link_begin, link_init
 from gnats.core.links.link_session cimport (
     CTL_ACCEPTED,
     CTL_JOINED,
@@ -253,7 +253,7 @@ cdef class RouteSession(LinkSession):
         if not self.joined:
             apply_permissions(self)
             return
-        link_announce(self, &self.link, True)
+        link_announce(self, &self.link, ANNOUNCE_ALL)
         self.permissions_before = self.guard.permissions
         apply_permissions(self)
         self.changing = 1

@@ -8,6 +8,9 @@ a link that begins anew would get, however long the link takes none.
 
 A queue that runs out of memory or exceeds its limit drops everything and is *incomplete* until the link takes from it
 again: the link must then begin anew.
+
+What is there when a link begins is walked in slices. A slice does not go through the queue: while the sublist is
+locked, nothing else changes there, so the changes of a slice need not be found again. They follow all that waits.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -93,16 +96,25 @@ cdef struct FollowedAccount:
     void *account
     Slice name                # the account's in digests; p is NULL: these leave it out
     uint64_t sum              # its part of the queue's; under the queue's lock
+    # During a slice of a walk, with the sublist locked: where its next change goes, the difference that it makes to the
+    # sums, and whether there was no memory for one. `slice` is NULL at other times.
+    InterestChange **slice
+    uint64_t slice_sum
+    uint8_t slice_lost
 
 
 cdef void interest_queue_init(
     InterestQueue *q, uint8_t wanted, size_t limit, void (*wake)(void *link) noexcept nogil, void *link) noexcept nogil
 # Free all changes. The queue follows no account any more.
 cdef void interest_queue_free(InterestQueue *q) noexcept nogil
-# Put all interest in an account's sublist into the queue, and all changes from now on. `account` comes back with them;
-# `name` is the account's in digests, NULL: these leave it out.
+# Begin to follow an account: interest_queue_walk() takes what is there, and the queue gets what changes behind it.
+# `account` comes back with changes; `name` is the account's in digests, NULL: these leave it out.
 cdef void interest_queue_follow(
     InterestQueue *q, FollowedAccount *sink, Sublist sl, void *account, const Slice *name) noexcept nogil
+# Take all changes that wait, and then the interest at some of the account's nodes, about `most`, that no walk has come
+# to: as interest_queue_take(). done[0]: there is no more. One thread at a time walks.
+cdef InterestChange *interest_queue_walk(
+    FollowedAccount *sink, Sublist sl, uint32_t most, bint *done, bint *incomplete) noexcept nogil
 # Note the interest of an origin (NULL: none) in the subject and queue group of `s`: it was `before`, and is `now`.
 cdef void interest_queue_note(
     FollowedAccount *followed, const Slice *origin, const Subscription *s, const Interest *before,

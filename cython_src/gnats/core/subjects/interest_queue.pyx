@@ -17,6 +17,8 @@ from gnats.includes.pthread cimport (
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_unlock,
+    pthread_rwlock_rdlock,
+    pthread_rwlock_unlock,
 )
 
 cdef enum:
@@ -49,7 +51,36 @@ cdef void interest_queue_follow(
     sink.account = account
     if name != NULL:
         sink.name = name[0]
-    sl.add_sink(&sink.sink)
+    sl.join_sink(&sink.sink)
+
+
+cdef InterestChange *interest_queue_walk(
+    FollowedAccount *sink, Sublist sl, uint32_t most, bint *done, bint *incomplete
+) noexcept nogil:
+    cdef InterestQueue *q = sink.queue
+    cdef InterestChange *taken = NULL
+    cdef InterestChange **end = &taken
+    cdef InterestChange *slice = NULL
+    pthread_rwlock_rdlock(&sl.lock)
+    sink.slice = &slice
+    sink.slice_sum = 0
+    sink.slice_lost = 0
+    done[0] = sl.walk_sink(&sink.sink, most)
+    sink.slice[0] = NULL
+    sink.slice = NULL
+    # Before another thread changes this account: it may have changed the same subject when the walk had not come to
+    # that, or had come to a node of it that is gone. Those changes precede the slice, and none of them is found later.
+    pthread_mutex_lock(&q.lock)
+    q.sum += sink.slice_sum
+    sink.sum += sink.slice_sum
+    if sink.slice_lost:
+        drop_all(q)
+        q.incomplete = 1
+    end = take_some(q, end, <uint32_t> -1, incomplete)
+    pthread_mutex_unlock(&q.lock)
+    pthread_rwlock_unlock(&sl.lock)
+    end[0] = slice
+    return taken
 
 
 cdef bint interest_queue_leave(FollowedAccount *sink, Sublist sl) noexcept nogil:
@@ -78,17 +109,8 @@ cdef void interest_queue_keep(InterestQueue *q, bint keep) noexcept nogil:
 
 cdef InterestChange *interest_queue_take(InterestQueue *q, uint32_t most, bint *incomplete) noexcept nogil:
     cdef InterestChange *taken = NULL
-    cdef InterestChange **end = &taken
     pthread_mutex_lock(&q.lock)
-    incomplete[0] = q.incomplete
-    q.incomplete = 0
-    while q.first != NULL and most:
-        end[0] = q.first
-        take_out(q, q.first)
-        end = &end[0].later
-        most -= 1
-    end[0] = NULL
-    store8_release(&q.waiting, q.first != NULL)
+    take_some(q, &taken, most, incomplete)
     pthread_mutex_unlock(&q.lock)
     return taken
 
@@ -134,6 +156,10 @@ cdef void put(
     """Put a change into the queue, or into the change of the same subject that waits there."""
     cdef InterestQueue *q = followed.queue
     cdef bint idle
+    if followed.slice != NULL and origin == NULL:
+        put_into_slice(followed, s, before, now)
+        return
+    # Leaf nodes of one origin are one change, which has to be found.
     pthread_mutex_lock(&q.lock)
     idle = q.first == NULL and not q.incomplete
     # The changes of an incomplete queue are not needed: a link that begins anew gets all interest.
@@ -168,10 +194,87 @@ cdef inline bint same_interest(const Interest *a, const Interest *b) noexcept no
     return a.local == b.local and a.remote == b.remote and a.services == b.services
 
 
-# ---- under the queue's lock ----
-
 cdef inline size_t change_size(size_t text) noexcept nogil:
     return sizeof(InterestChange) + text
+
+
+cdef InterestChange *change_new(
+    void *account, const Slice *origin, const Subscription *s, const Interest *before, const Interest *now
+) noexcept nogil:
+    """NULL when out of memory."""
+    cdef size_t text = <size_t> s.subject_len + s.queue_len
+    cdef InterestChange *change = <InterestChange *> malloc(change_size(text + origin.n))
+    if change != NULL:
+        change.account = account
+        change.subject_len = s.subject_len
+        change.queue_len = s.queue_len
+        change.origin_len = <uint32_t> origin.n
+        change.before = before[0]
+        change.now = now[0]
+        memcpy(change.data, sub_subject(s), text)   # the group follows the subject there, too
+        memcpy(change.data + text, origin.p, origin.n)
+    return change
+
+
+cdef inline Slice no_origin(const Subscription *s) noexcept nogil:
+    cdef Slice nobody
+    nobody.p = <char *> sub_subject(s)
+    nobody.n = 0
+    return nobody
+
+
+cdef void put_into_slice(
+    FollowedAccount *followed, const Subscription *s, const Interest *before, const Interest *now
+) noexcept nogil:
+    """The sublist is locked, and it is the thread that walks."""
+    cdef Slice nobody = no_origin(s)
+    cdef InterestChange *change = change_new(followed.account, &nobody, s, before, now)
+    if change == NULL:
+        followed.slice_lost = 1
+        return
+    followed.slice[0] = change
+    followed.slice = &change.later
+    if followed.queue.digests:
+        followed.slice_sum += digest_of_change(followed, &nobody, s, before.local, now.local)
+
+
+cdef uint64_t digest_of_change(
+    const FollowedAccount *followed, const Slice *origin, const Subscription *s, uint32_t before, uint32_t now
+) noexcept nogil:
+    """Return the difference that a change of local interest makes to the sums."""
+    cdef uint64_t digest = digest_begin(c'L' if origin.n else c'R')
+    cdef Slice word
+    if origin.n:
+        digest = digest_word(digest, origin)
+    if followed.name.p != NULL:
+        digest = digest_word(digest, &followed.name)
+    word.p = <char *> sub_subject(s)
+    word.n = s.subject_len
+    digest = digest_word(digest, &word)
+    if s.queue_len:
+        word.p = <char *> sub_queue(s)
+        word.n = s.queue_len
+        digest = digest_word(digest, &word)
+    return digest_end(digest) * (
+        <uint64_t> min(now, <uint32_t> MOST_WEIGHT) - <uint64_t> min(before, <uint32_t> MOST_WEIGHT))
+
+
+# ---- under the queue's lock ----
+
+cdef InterestChange **take_some(
+    InterestQueue *q, InterestChange **end, uint32_t most, bint *incomplete
+) noexcept nogil:
+    """interest_queue_take(): put the chain at end[0], and return where it goes on."""
+    incomplete[0] = q.incomplete
+    q.incomplete = 0
+    while q.first != NULL and most:
+        end[0] = q.first
+        take_out(q, q.first)
+        end = &end[0].later
+        most -= 1
+    end[0] = NULL
+    store8_release(&q.waiting, q.first != NULL)
+    return end
 
 
 cdef InterestChange *find_change(
@@ -196,22 +299,8 @@ cdef void count_change(
     InterestQueue *q, FollowedAccount *followed, const Slice *origin, const Subscription *s, uint32_t before,
     uint32_t now
 ) noexcept nogil:
-    """Note the difference that a change of local interest makes to the sums."""
-    cdef uint64_t digest = digest_begin(c'L' if origin.n else c'R')
-    cdef Slice word
-    if origin.n:
-        digest = digest_word(digest, origin)
-    if followed.name.p != NULL:
-        digest = digest_word(digest, &followed.name)
-    word.p = <char *> sub_subject(s)
-    word.n = s.subject_len
-    digest = digest_word(digest, &word)
-    if s.queue_len:
-        word.p = <char *> sub_queue(s)
-        word.n = s.queue_len
-        digest = digest_word(digest, &word)
-    digest = digest_end(digest) * (
-        <uint64_t> min(now, <uint32_t> MOST_WEIGHT) - <uint64_t> min(before, <uint32_t> MOST_WEIGHT))
+    """Note the difference that a change makes to the sums."""
+    cdef uint64_t digest = digest_of_change(followed, origin, s, before, now)
     q.sum += digest
     followed.sum += digest
 
@@ -229,8 +318,7 @@ cdef bint put_change(
     cdef uint32_t known
     cdef Slice nobody
     if origin == NULL:
-        nobody.p = <char *> sub_subject(s)
-        nobody.n = 0
+        nobody = no_origin(s)
         origin = &nobody
     else:
         hash ^= <uint32_t> hash_bytes(origin.p, origin.n)
@@ -249,18 +337,10 @@ cdef bint put_change(
         return True
     if q.bytes + change_size(text + origin.n) > q.limit:
         return False
-    change = <InterestChange *> malloc(change_size(text + origin.n))
+    change = change_new(account, origin, s, before, now)
     if change == NULL:
         return False
     change.hash = hash
-    change.account = account
-    change.subject_len = s.subject_len
-    change.queue_len = s.queue_len
-    change.origin_len = <uint32_t> origin.n
-    change.before = before[0]
-    change.now = now[0]
-    memcpy(change.data, sub_subject(s), text)   # the group follows the subject there, too
-    memcpy(change.data + text, origin.p, origin.n)
     if not chains_add(as_chains(&q.table), as_chained(change), FIRST_SLOTS):
         free(change)
         return False
@@ -332,7 +412,7 @@ cdef class QueueProbe:
         free(self.sinks)
 
     def follow(self, uint32_t number) -> None:
-        """Follow the account of a sublist."""
+        """Begin to follow the account of a sublist."""
         cdef Sublist sl = self.sublists[number]
         with nogil:
             interest_queue_follow(&self.queue, &self.sinks[number], sl, <void *> <size_t> number, NULL)
@@ -349,10 +429,23 @@ cdef class QueueProbe:
         """Return whether the queue was incomplete, and changes: (number, subject, queue group, before, now)."""
         cdef bint incomplete
         cdef InterestChange *change
-        cdef InterestChange *following
-        cdef list found = []
         with nogil:
             change = interest_queue_take(&self.queue, most, &incomplete)
+        return bool(incomplete), self.listed(change)
+
+    def walk(self, uint32_t number, uint32_t most=<uint32_t> -1) -> tuple:
+        """Walk through about `most` nodes of a sublist. Return whether that was all of them, and as take()."""
+        cdef Sublist sl = self.sublists[number]
+        cdef bint done, incomplete
+        cdef InterestChange *change
+        with nogil:
+            change = interest_queue_walk(&self.sinks[number], sl, most, &done, &incomplete)
+        return bool(done), bool(incomplete), self.listed(change)
+
+    cdef list listed(self, InterestChange *change):
+        """Free a chain of changes, and return what is in it."""
+        cdef InterestChange *following
+        cdef list found = []
         while change != NULL:
             following = change.later
             found.append((
@@ -362,7 +455,7 @@ cdef class QueueProbe:
                 (change.now.local, change.now.remote, change.now.services)))
             free(change)
             change = following
-        return bool(incomplete), found
+        return found
 
     @property
     def wakes(self) -> int:

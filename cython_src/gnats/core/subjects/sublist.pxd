@@ -24,6 +24,12 @@ cdef enum:
     # counters of changes: literal first tokens share these; wildcards have `wild_gen`
     SL_GENERATIONS = 256
 
+cdef extern from * nogil:
+    """
+    #define GNATS_SINK_WALKED UINT64_MAX
+    """
+    const uint64_t SINK_WALKED "GNATS_SINK_WALKED"
+
 
 cdef inline const char *sub_subject(const Subscription *s) noexcept nogil:
     return s.data
@@ -76,6 +82,9 @@ cdef Subscription *sub_new(
 # embeds it.
 cdef struct InterestSink:
     InterestSink *next
+    # How far walk_sink() has come, as a node's place in its order; SINK_WALKED at its end. A node that it has still to
+    # come to changes without a call. Changed with the lock held, at least to read, by one thread at a time.
+    uint64_t cursor
     # The interest in the subject and queue group of s has changed: s has come, has gone or has another weight. `node`
     # has the subscriptions that are there now. Called with the sublist's lock held to write: it may take only locks
     # below that in docs/locks.md.
@@ -144,6 +153,13 @@ cdef class Sublist:
     # Add a sink, and call it for all changes from now on. Before any of them, call it for every subject and queue group
     # that has subscriptions, each once, as if they had all come at this moment. Nothing is matched meanwhile.
     cdef void add_sink(self, InterestSink *sink) noexcept nogil
+    # The same in slices, between which messages are matched and subscriptions come and go: add a sink, which is called
+    # for nothing before walk_sink() is.
+    cdef void join_sink(self, InterestSink *sink) noexcept nogil
+    # Call a sink of join_sink() for subjects and queue groups that have subscriptions, as add_sink() does, until about
+    # `most` nodes are visited. From then on it is called for changes of these, too. Return whether that was all. The
+    # caller holds the lock, at least to read; one thread at a time walks for a sink.
+    cdef bint walk_sink(self, InterestSink *sink, uint32_t most) noexcept nogil
     # Remove a sink; it is not called any more when this returns. Skips a sink that is not there.
     cdef void remove_sink(self, InterestSink *sink) noexcept nogil
     # The same for a caller that holds the lock to write. The new sink is called for changes only.

@@ -7,7 +7,7 @@ from libc.string cimport memcmp, memcpy, memset
 from gnats.core.subjects.rows cimport Rows, copy_node, rows_add, rows_list
 from gnats.core.subjects.subject cimport is_token, subjects_collide
 from gnats.core.subjects.trie cimport (
-    ARRIVE, FWC, GROUP, KIND_GATEWAY, LITERAL, PWC, Walk, bucket_at, edge_add, edge_find, edge_remove,
+    ARRIVE, FWC, GROUP, KIND_GATEWAY, LITERAL, PWC, Walk, bucket_at, bucket_of, clz32, edge_add, edge_find, edge_remove,
     has_empty_token, next_group, node_add_sub, node_drop_sub, node_free, node_interest, node_is_empty, node_links,
     node_new, node_subs, speaks_for_leaf, sub_weight, table_grow, walk_next, weigh,
 )
@@ -16,6 +16,13 @@ from gnats.includes.prefetch cimport prefetch
 from gnats.includes.pthread cimport (
     pthread_rwlock_destroy, pthread_rwlock_rdlock, pthread_rwlock_unlock, pthread_rwlock_wrlock, rwlock_init,
 )
+
+cdef extern from * nogil:
+    """
+    #define GNATS_LAST_PLACE ((uint64_t) 1 << 32)   /* in the order of walk_sink() */
+    """
+    const uint64_t LAST_PLACE "GNATS_LAST_PLACE"
+    uint32_t bswap32 "__builtin_bswap32"(uint32_t x)
 
 cdef enum:
     FEW = 32  # matching nodes, or queue groups, that fit on the stack
@@ -396,9 +403,27 @@ cdef class Sublist:
 
     cdef void add_sink(self, InterestSink *sink) noexcept nogil:
         pthread_rwlock_wrlock(&self.lock)
-        each_node(self, call_for_present, sink)
         self.link_sink(sink)
+        sink.cursor = 0
+        self.walk_sink(sink, <uint32_t> -1)
         pthread_rwlock_unlock(&self.lock)
+
+    cdef void join_sink(self, InterestSink *sink) noexcept nogil:
+        pthread_rwlock_wrlock(&self.lock)
+        self.link_sink(sink)
+        sink.cursor = 0
+        pthread_rwlock_unlock(&self.lock)
+
+    cdef bint walk_sink(self, InterestSink *sink, uint32_t most) noexcept nogil:
+        cdef uint32_t visited = 0
+        if sink.cursor == 0:
+            sink.cursor = 1
+            visit_wildcards(self.root, call_for_present, sink)
+        while sink.cursor <= LAST_PLACE and (visited < most or most == <uint32_t> -1):
+            visited += walk_bucket(self, sink)
+        if sink.cursor > LAST_PLACE:
+            sink.cursor = SINK_WALKED
+        return sink.cursor == SINK_WALKED
 
     cdef void remove_sink(self, InterestSink *sink) noexcept nogil:
         pthread_rwlock_wrlock(&self.lock)
@@ -406,6 +431,7 @@ cdef class Sublist:
         pthread_rwlock_unlock(&self.lock)
 
     cdef void link_sink(self, InterestSink *sink) noexcept nogil:
+        sink.cursor = SINK_WALKED
         sink.next = self.sinks
         self.sinks = sink
 
@@ -638,7 +664,8 @@ cdef inline void call_sinks(Sublist sl, const Subscription *s, const Node *node,
         return
     node_interest(node, &now)
     while sink != NULL:
-        sink.changed(sink, s, node, before, &now)
+        if sink.cursor == SINK_WALKED or place_of(node) < sink.cursor:   # else walk_sink() finds it
+            sink.changed(sink, s, node, before, &now)
         sink = sink.next
 
 
@@ -650,6 +677,79 @@ cdef bint call_for_present(Node *node, void *sink) noexcept nogil:
         node_interest(node, &now)
         (<InterestSink *>sink).changed(<InterestSink *>sink, node_subs(node)[0], node, &none, &now)
     return True
+
+
+# -- the order of walk_sink() --
+# A bucket of the table of edges has the nodes whose hashes end with the same bits. In the order of hashes whose bits
+# are reversed, these are a range; a bucket that is split falls into two ranges, and two that are merged become one (as
+# for Redis' SCAN). So a walk in that order meets each node once, however the table grows and shrinks meanwhile.
+
+cdef inline uint32_t reversed_bits(uint32_t x) noexcept nogil:
+    x = (x >> 1 & <uint32_t> 0x55555555) | (x & <uint32_t> 0x55555555) << 1
+    x = (x >> 2 & <uint32_t> 0x33333333) | (x & <uint32_t> 0x33333333) << 2
+    x = (x >> 4 & <uint32_t> 0x0F0F0F0F) | (x & <uint32_t> 0x0F0F0F0F) << 4
+    return bswap32(x)
+
+
+cdef inline uint64_t place_of(const Node *node) noexcept nogil:
+    """Return a node's place in the order; that of a wildcard is the place of the node with an edge above it.
+
+    It stays the same as long as the node is there.
+    """
+    while node.kind == PWC or node.kind == FWC:
+        node = node.parent
+    return <uint64_t> reversed_bits(node.hash) + 1 if node.parent != NULL else 0
+
+
+cdef inline uint64_t bucket_width(const EdgeTable *t, uint32_t b) noexcept nogil:
+    """Return how many reversed hashes a bucket covers."""
+    cdef uint32_t half = (t.mask >> 1) + 1
+    if t.mask == 0:
+        return <uint64_t> 1 << 32
+    if b >= half or b + half < t.nbuckets:
+        return <uint64_t> 1 << clz32(t.mask)
+    return <uint64_t> 2 << clz32(t.mask)   # not split yet
+
+
+cdef inline Node **bucket_behind(EdgeTable *t, uint64_t from_place, uint64_t n, uint64_t width) noexcept nogil:
+    """Return about the n-th bucket behind a reversed hash."""
+    return bucket_of(t, reversed_bits(<uint32_t> (from_place + n * width)))
+
+
+cdef uint32_t walk_bucket(Sublist sl, InterestSink *sink) noexcept nogil:
+    """Call a sink for the nodes in the bucket at its cursor, which moves on. Return how many were visited."""
+    cdef EdgeTable *t = &sl.edges
+    cdef uint64_t first = sink.cursor - 1
+    cdef uint32_t hash = reversed_bits(<uint32_t> first)
+    cdef uint32_t b = hash & t.mask
+    cdef uint32_t visited = 1
+    cdef uint64_t width
+    cdef Node *node
+    if b >= t.nbuckets:
+        b &= t.mask >> 1
+    width = bucket_width(t, b)
+    # What a visit reads comes from memory while buckets before it are visited: first a bucket, then its first node,
+    # then the subscription there.
+    prefetch(bucket_behind(t, first, 3 * AHEAD, width))
+    node = bucket_behind(t, first, 2 * AHEAD, width)[0]
+    if node != NULL:
+        prefetch(node)
+        prefetch(&node.kind)
+    node = bucket_behind(t, first, AHEAD, width)[0]
+    if node != NULL and node.nsubs == 1:
+        prefetch(node.subs.one)
+        prefetch(&node.subs.one.kind)
+    node = bucket_at(t, b)[0]
+    # Before any call: the bucket's nodes are all told of, and none of them changes meanwhile.
+    sink.cursor = (first & ~(width - 1)) + width + 1
+    while node != NULL:
+        if reversed_bits(node.hash) >= first:   # else it was visited: its bucket has been merged since
+            call_for_present(node, sink)
+            visited += 1
+            if node.kind != GROUP:
+                visit_wildcards(node, call_for_present, sink)
+        node = node.chain
+    return visited
 
 
 cdef int insert_locked(Sublist sl, Subscription *s) noexcept nogil:

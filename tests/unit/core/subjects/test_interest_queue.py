@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.timeout(120)
 
 TESTS = Path(__file__).parents[3]
 ALL = WANT_LOCAL | WANT_REMOTE | WANT_NUMBERS
+GROUP_NAMES = [b"", b"", b"g", b"ab"]
 
 
 @pytest.fixture
@@ -33,8 +35,14 @@ def sublist() -> Sublist:
 @pytest.fixture
 def queue(sublist: Sublist) -> QueueProbe:
     """A queue of a link that hears of local interest, as a route does."""
-    probe = QueueProbe([sublist], WANT_LOCAL)
+    return following(sublist, WANT_LOCAL)
+
+
+def following(sublist: Sublist, wanted: int, limit: int = 1 << 40) -> QueueProbe:
+    """Return a queue that has walked through all that is there."""
+    probe = QueueProbe([sublist], wanted, limit)
     probe.follow(0)
+    assert probe.walk(0)[:2] == (True, False)
     return probe
 
 
@@ -83,8 +91,7 @@ def test_a_change_that_is_undone_leaves_nothing(sublist: Sublist, queue: QueuePr
 
 
 def test_the_weight_of_a_link_counts(sublist: Sublist) -> None:
-    queue = QueueProbe([sublist], WANT_REMOTE)
-    queue.follow(0)
+    queue = following(sublist, WANT_REMOTE)
     local = sublist.subscribe(b"a", b"g", b"0")
     leaf = sublist.subscribe(b"a", b"g", b"1", LEAF, 3)
     route = sublist.subscribe(b"a", b"g", b"2", ROUTER, 50)
@@ -117,8 +124,7 @@ def test_some_changes_at_a_time(sublist: Sublist, queue: QueueProbe) -> None:
 
 
 def test_a_queue_over_its_limit_is_incomplete_until_that_is_told(sublist: Sublist) -> None:
-    queue = QueueProbe([sublist], WANT_LOCAL, 2000)
-    queue.follow(0)
+    queue = following(sublist, WANT_LOCAL, 2000)
     held = [sublist.subscribe(b"%d" % n) for n in range(100)]
     assert queue.bytes == 0
     assert queue.wakes == 1
@@ -134,22 +140,87 @@ def test_what_is_there_comes_first_and_an_account_left_is_forgotten() -> None:
     queue = QueueProbe(sublists, ALL)
     queue.follow(0)
     queue.follow(1)
+    assert queue.take() == (False, [])
     one = 1, 0, 0
     everything = [(n, b"a", group, NOTHING, one) for n in (0, 1) for group in (b"", b"g")]
-    incomplete, changes = queue.take(1)
-    assert changes[0] in everything
-    queue.leave(0)
-    incomplete, more = queue.take()
-    assert not incomplete
-    assert sorted(more) == everything[2:]
+    done, incomplete, changes = queue.walk(1)
+    assert (done, incomplete, sorted(changes)) == (True, False, everything[2:])
+    done, incomplete, changes = queue.walk(0)
+    assert (done, incomplete, sorted(changes)) == (True, False, everything[:2])
     held.pop(0)
-    assert queue.take() == (False, [])
+    held.pop()
+    queue.leave(0)
+    assert queue.take() == (False, [(1, b"a", b"g", one, NOTHING)])
     held.clear()
-    assert len(queue.take()[1]) == 2
+    assert queue.take() == (False, [(1, b"a", b"", one, NOTHING)])
+
+
+def test_a_walk_tells_of_what_changes_before_it_comes_there_once(sublist: Sublist) -> None:
+    held = [sublist.subscribe(b"%d" % n) for n in range(500)]
+    queue = QueueProbe([sublist], WANT_LOCAL)
+    queue.follow(0)
+    known = [subject for _, subject, *_ in queue.walk(0, 300)[2]]
+    assert 0 < len(known) < 500
+    unknown = [each for each in held if each.subject not in known]
+    for each in unknown[:100]:
+        sublist.unsubscribe(each)
+    more = [sublist.subscribe(each.subject) for each in unknown[100:]]
+    assert queue.take() == (False, [])
+    sublist.unsubscribe(next(each for each in held if each.subject == known[0]))
+    done, incomplete, changes = queue.walk(0)
+    assert done and not incomplete
+    assert changes[0] == (0, known[0], b"", (1, 0, 0), NOTHING)
+    assert sorted(subject for _, subject, *_ in changes[1:]) == sorted(each.subject for each in more)
+    assert {(before, now) for *_, before, now in changes[1:]} == {(NOTHING, (1, 0, 0))}
+
+
+def test_wildcards_and_groups_are_walked_with_the_rest(sublist: Sublist) -> None:
+    subjects = [b">", b"*", b"*.*", b"*.*.a", b"a.>", b"a.*.b", b"a.*.*.>", b"a.b"]
+    held = [sublist.subscribe(subject, group) for subject in subjects for group in (b"", b"g", b"h")]
+    queue = QueueProbe([sublist], WANT_LOCAL)
+    queue.follow(0)
+    found: list[tuple[bytes, bytes]] = []
+    done = False
+    while not done:
+        done, _, changes = queue.walk(0, 1)
+        found += [(subject, group) for _, subject, group, *_ in changes]
+    assert sorted(found) == sorted((each.subject, each.queue) for each in held)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_walk_meets_each_subject_once_while_the_table_grows_and_shrinks(seed: int) -> None:
+    """Link.take() requires that what is told as new was not known."""
+    rng = random.Random(seed)
+    sublist = Sublist()
+    held: list[tuple[Handle, int, int]] = []
+    link = Link([sublist], WANT_LOCAL | WANT_REMOTE)
+
+    def subscribe() -> None:
+        form = rng.choice([b"a.%d", b"a.%d.b.c", b"%d.*", b"b.*.%d", b"c.%d.>", b"*.%d"])
+        subject = form % rng.randrange(3000)
+        kind, weight = rng.choice([CLIENT, ROUTER, LEAF]), rng.randrange(4)
+        held.append((sublist.subscribe(subject, rng.choice(GROUP_NAMES), b"1", kind, weight), kind, weight))
+
+    for _ in range(3):
+        for _ in range(rng.randrange(5000)):
+            subscribe()
+        link.follow()
+        while link.unwalked:
+            target = rng.choice((0, 50, 500, 5000))
+            for _ in range(rng.randrange(600)):
+                if len(held) < target:
+                    subscribe()
+                elif held:
+                    at = rng.randrange(len(held))
+                    held[at], held[-1] = held[-1], held[at]
+                    sublist.unsubscribe(held.pop()[0])
+            link.take(rng.choice((1, 10, 100, 1000)))
+        link.settle(1)
+        assert link.told == interest([held], WANT_LOCAL | WANT_REMOTE)
 
 
 SUBJECTS = st.sampled_from([b"a", b"a.b", b"a.*", b">", b"*"])
-GROUPS = st.sampled_from([b"", b"", b"g", b"ab"])
+GROUPS = st.sampled_from(GROUP_NAMES)
 KINDS = st.sampled_from([CLIENT, CLIENT, ROUTER, GATEWAY, LEAF])
 STEPS = st.lists(
     st.tuples(st.integers(0, 1), SUBJECTS, GROUPS, KINDS, st.integers(0, 3), st.integers(0, 6)), max_size=80
@@ -201,4 +272,4 @@ def test_failed_allocations_are_reported(tmp_path: Path) -> None:
         timeout=100,
     )
     assert found.returncode == 0, found.stderr
-    assert int(found.stdout) >= 2  # the change itself, and the table's buckets
+    assert int(found.stdout) >= 3  # a change of a slice, one that waits, and the table's buckets
