@@ -31,10 +31,12 @@ from gnats.core.protocol.words cimport parse_size, split_line
 from gnats.core.runtime.kinds cimport ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.digest cimport MOST_WEIGHT, digest_of_sid
+from gnats.core.subjects.subject cimport hash_bytes
 from gnats.core.subjects.sublist cimport Subscription, sub_sid
 from gnats.core.subjects.subtable cimport subtable_find
 from gnats.core.subjects.trie cimport sub_weight
 from gnats.includes.atomics cimport load8
+from gnats.includes.prefetch cimport prefetch
 from gnats.includes.text cimport put
 
 cdef enum:
@@ -48,6 +50,7 @@ cdef struct RemoteSub:
     int weight
     size_t sid_n
     char *sid
+    uint32_t hash          # of the sid
     char few[FEW_BYTES]
 
 
@@ -90,6 +93,7 @@ cdef RemoteSubOutcome read_remote_sub(
     if sub.queue.n:
         p = put_word(p, &sub.queue)
     sub.sid_n = p - sub.sid
+    sub.hash = hash_bytes(sub.sid, sub.sid_n)
     return REMOTE_SUB_OK
 
 
@@ -111,6 +115,10 @@ cdef RemoteSubOutcome process_remote_sub(
     cdef void *account
     if outcome != REMOTE_SUB_OK:
         return outcome
+    # A table of many subscriptions is not in the cache: its bucket comes from memory while the account is looked up,
+    # and the first subscription there while the digest is computed.
+    if c.subs.n:
+        prefetch(&c.subs.slots[sub.hash & c.subs.mask])
     account = registry.find(sub.account.p, sub.account.n)
     if account == NULL:
         if c.kind == ROUTER:
@@ -130,9 +138,13 @@ cdef RemoteSubOutcome set_interest(
     Subscriber c, Account account, HeardInterest *heard, const RemoteSub *sub
 ) noexcept nogil:
     """Subscribe; or, where the link has that subscription, note its new weight."""
-    cdef Subscription *s = subtable_find(&c.subs, sub.sid, sub.sid_n)
-    cdef uint64_t digest = digest_of_sid(sub.sid, sub.sid_n)
+    cdef uint64_t digest
+    cdef Subscription *s
     cdef int error = 0
+    if c.subs.n:
+        prefetch(c.subs.slots[sub.hash & c.subs.mask])
+    digest = digest_of_sid(sub.sid, sub.sid_n)
+    s = subtable_find(&c.subs, sub.sid, sub.sid_n)
     if s != NULL and sub_account(s) != <void *> account:
         forget_heard(heard, s)
         unsubscribe(c, s)   # it is in an account of the same name that has been removed

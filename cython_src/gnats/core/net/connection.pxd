@@ -95,8 +95,8 @@ cdef struct SessionType:
     bint (*leave)(Connection c) noexcept nogil
     # NULL, or of a link: queue the changes of interest that wait for the peer. A message must not leave before the
     # interest of those who may have caused it, so this is called for `all` of them before what other pollers have
-    # queued joins `out`, and before a message of this poller does. Otherwise it stops above the gate: return whether
-    # some are left.
+    # queued joins `out`, and before a message of this poller does. Otherwise it stops above the gate, or after a turn,
+    # and signals the connection then: return whether some are left until there is room for them.
     bint (*announce)(Connection c, bint all) noexcept nogil
     # -- answers: queue one for the peer, or nothing where the protocol has none --
     # The peer's message is accepted. Called only for a verbose peer (Subscriber.verbose).

@@ -158,7 +158,7 @@ cdef class Sublist:
     cdef void join_sink(self, InterestSink *sink) noexcept nogil
     # Call a sink of join_sink() for subjects and queue groups that have subscriptions, as add_sink() does, until about
     # `most` nodes are visited. From then on it is called for changes of these, too. Return whether that was all. The
-    # caller holds the lock, at least to read; one thread at a time walks for a sink.
+    # caller holds the lock, at least to read, so the sink must not take it; one thread at a time walks for a sink.
     cdef bint walk_sink(self, InterestSink *sink, uint32_t most) noexcept nogil
     # Remove a sink; it is not called any more when this returns. Skips a sink that is not there.
     cdef void remove_sink(self, InterestSink *sink) noexcept nogil
