@@ -594,14 +594,16 @@ cdef void bump(Sublist sl, const Subscription *s) noexcept nogil:
     store64_release(generation, generation[0] + 1)
 
 
-cdef inline Node *split_soon(EdgeTable *t) noexcept nogil:
-    """Return the first node of a bucket that is split some edges later, as the table grows."""
-    return bucket_of(t, t.nbuckets + 2 * AHEAD & t.mask >> 1)[0]
+cdef inline Node *split_soon(EdgeTable *t, uint32_t n) noexcept nogil:
+    """Return the first node of the n-th bucket that edge_add() splits some edges later, as the table grows."""
+    return bucket_of(t, t.nbuckets + 2 * AHEAD + n & t.mask >> 1)[0]
 
 
 cdef Node *child_of(Sublist sl, Node *node, uint8_t kind, const char *token, size_t n) noexcept nogil:
     """Return the child of this kind and token, making it if need be; NULL when out of memory."""
     cdef Node *child
+    cdef Node *ahead
+    cdef uint32_t i
     if kind == PWC:
         child = node.pwc
     elif kind == FWC:
@@ -618,7 +620,10 @@ cdef Node *child_of(Sublist sl, Node *node, uint8_t kind, const char *token, siz
     elif kind == FWC:
         node.fwc = child
     else:
-        prefetch(split_soon(&sl.edges))
+        for i in range(2):   # an edge is given two buckets
+            ahead = split_soon(&sl.edges, i)
+            if ahead != NULL:
+                prefetch(&ahead.hash)
         edge_add(&sl.edges, child)
         if kind == LITERAL:
             node.nchildren += 1
