@@ -20,7 +20,7 @@ from gnats.core.accounts.subscriber cimport CTL_IMPORTS, CTL_PERMISSIONS, Subscr
 from gnats.core.accounts.subscriptions cimport add_remote_sub, unsubscribe
 from gnats.core.auth.permissions cimport Permissions
 from gnats.core.links.audience cimport note_for_leaf
-from gnats.core.links.link cimport ANNOUNCE_ALL, link_announce, link_begin, link_init
+from gnats.core.links.link cimport ANNOUNCE_ALL, ANNOUNCE_READY, ANNOUNCE_TURN, link_announce, link_begin, link_init
 from gnats.core.links.link_session cimport (
     CTL_ACCEPTED,
     CTL_JOINED,
@@ -268,7 +268,9 @@ cdef class LeafSession(LinkSession):
         self.announce_own(&self.loop_subject, True)
         for i in range(mapped_count(self.mapped)):
             self.announce_own(&self.mapped.at[i].name, True)
-        self.announce_first()
+        # What is announced may call for denials (note_denials), which must hold before the hub is sent anything.
+        self.interest_waits = link_announce(
+            self, &self.link, ANNOUNCE_READY if self.spoke and self.guard.permissions != NULL else ANNOUNCE_TURN)
 
     cdef void use_permissions(self, uint8_t checks) noexcept nogil:
         pthread_mutex_lock(&self.lock)

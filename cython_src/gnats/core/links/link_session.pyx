@@ -202,7 +202,7 @@ cdef class LinkSession(TextSession):
 
     cdef void announce_first(self) noexcept nogil:
         self.interest_waits = link_announce(self, &self.link, ANNOUNCE_TURN)
-        if self.kind != LEAF and self.link.written:
+        if self.link.written:
             self.debugf(LOG_SENT_INTEREST, 0, NULL, 0)
 
     cdef bint queue_line(self, char *line, char *end) noexcept nogil:

@@ -53,18 +53,19 @@ def route(plane: DataPlane, poller: int, **terms: object) -> Peer:
     return peer
 
 
-def leaf(plane: DataPlane, poller: int) -> Peer:
+def leaf(plane: DataPlane, poller: int, *, spoke: bool = False, terms: Permissions | None = None) -> Peer:
     peer = plane.waiting_leaf(poller)
     assert isinstance(peer.session, LeafSession)
     account = plane.registry.accounts[b"A"]
     peer.session.join(
         account,
         cluster=b"L",
-        spoke=False,
+        spoke=spoke,
         isolated=False,
         headers=True,
         traces=True,
         loop_subject=b"$LDS.own",
+        permissions=permissions(terms) if terms else None,
     )
     return peer
 
@@ -234,6 +235,23 @@ def test_permissions_change_in_the_middle_of_a_walk(plane: DataPlane, other: int
     peer.session.set_permissions(permissions(Permissions(publish=SubjectPermission(deny=denied))))
     told += peer.hear()
     assert known(told) == subjects(range(MANY)) - {name.encode() for name in denied}
+
+
+def test_a_hub_is_sent_nothing_that_is_denied_while_its_link_walks(plane: DataPlane, other: int) -> None:
+    """The spoke's own interest in wildcards calls for a look at all that is delivered."""
+    client = plane.client(plane.account("A"))
+    subscribe(client, range(MANY))
+    client.say(b"".join(b"SUB in.%d.> w%d\r\n" % (n, n) for n in range(3)))
+    denied = SubjectPermission(deny=tuple(f"in.{n}.no" for n in range(3)))
+    hub = leaf(plane, other, spoke=True, terms=Permissions(subscribe=denied))
+    told = begin(plane, hub)
+    hub.send(b"LS+ in.0.*\r\nLS+ in.1.*\r\nLS+ in.2.*\r\n")
+    step(plane)
+    client.send(
+        b"".join(b"PUB in.%d.%b 1\r\nx\r\n" % (n, word) for n in range(3) for word in (b"no", b"yes"))
+    )
+    told += hub.hear()
+    assert told.count(b"LMSG ") == told.count(b".yes 1\r\nx\r\n") == 3
 
 
 def test_no_digest_is_sent_before_the_end_of_a_walk(plane: DataPlane, other: int) -> None:
