@@ -10,6 +10,7 @@ Each scenario runs with few and with many messages; the difference leaves out th
 """
 
 import argparse
+import json
 import re
 import signal
 import socket
@@ -38,6 +39,8 @@ class Scenario:
     group: str = ""
     reply: str = ""
     stream: bool = False
+    link: str = ""
+    """A second server, not under valgrind, has the subscribers ("out") or the publisher ("in")."""
 
     def message(self) -> bytes:
         words = ["PUB", "a", *([self.reply] if self.reply else []), str(self.size)]
@@ -52,15 +55,20 @@ SCENARIOS = {
     "1:5/16B": Scenario("five subscribers", subscribers=5),
     "queue/16B": Scenario("a queue group of four", subscribers=4, group="q"),
     "js/128B": Scenario("a stream in memory", size=128, stream=True),
+    "route-out/16B": Scenario("one subscriber behind a route", subscribers=1, link="out"),
+    "route-in/16B": Scenario("one subscriber, what comes over a route", subscribers=1, link="in"),
 }
+
+
+ROUTED = "cluster {{ name: C, listen: '127.0.0.1:-1', pool_size: -1, routes: [{routes}] }}\n"
 
 
 class Client:
     """A connection whose CONNECT has been answered."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, more: bytes = b"") -> None:
         self._sock = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
-        self.send(b'CONNECT {"verbose":false,"headers":true}\r\n')
+        self.send(b'CONNECT {"verbose":false,"headers":true%b}\r\n' % more)
         self.fence()
 
     def send(self, data: bytes) -> None:
@@ -87,18 +95,24 @@ class Client:
         self._sock.close()
 
 
-def prepare(stack: ExitStack, port: int, scenario: Scenario) -> Client:
-    """Make the scenario's subscribers, which read all the time, or its stream; return the publisher."""
+def prepare(stack: ExitStack, port: int, other: int, scenario: Scenario) -> Client:
+    """Make the scenario's subscribers, which read all the time, or its stream; return the publisher.
+
+    `other` is the port of the second server of a scenario with a link.
+    """
+    subscribers_at = other if scenario.link == "out" else port
     for _ in range(scenario.subscribers):
-        subscriber = Client(port)
+        subscriber = Client(subscribers_at)
         subscriber.send(b"SUB a %s 1\r\n" % scenario.group.encode())
         subscriber.fence()
         reader = threading.Thread(target=subscriber.read_all)
         reader.start()
         stack.callback(reader.join)
         stack.callback(subscriber.close)
-    publisher = Client(port)
+    publisher = Client(other if scenario.link == "in" else port)
     stack.callback(publisher.close)
+    if scenario.link:
+        wait_for_interest(other if scenario.link == "in" else port)
     if scenario.stream:
         body = b'{"name":"S","subjects":["a"],"storage":"memory"}'
         publisher.send(b"SUB r 1\r\nPUB $JS.API.STREAM.CREATE.S r %d\r\n%s\r\n" % (len(body), body))
@@ -115,9 +129,11 @@ def run(build: Path, scenario: Scenario, messages: int) -> int:
     """
     with tempfile.TemporaryDirectory() as where, ExitStack() as stack:
         config = Path(where) / "server.conf"
+        common = f"port: -1, host: 127.0.0.1, io_threads: 0, ports_file_dir: '{where}'\n"
         config.write_text(
-            f"port: -1, host: 127.0.0.1, io_threads: 0, ports_file_dir: '{where}'\n"
+            common
             + (f"jetstream {{ store_dir: '{where}/js' }}\n" if scenario.stream else "")
+            + (ROUTED.format(routes="") if scenario.link else "")
         )
         log = stack.enter_context((Path(where) / "log").open("w+"))
         server = subprocess.Popen(
@@ -133,7 +149,8 @@ def run(build: Path, scenario: Scenario, messages: int) -> int:
         try:
             port = wait_for_port(server, Path(where))
             at_start = ServerProcess(server.pid)
-            publisher = prepare(stack, port, scenario)
+            other = second_server(stack, build, Path(where), common) if scenario.link else port
+            publisher = prepare(stack, port, other, scenario)
             batch = scenario.message() * BATCH
             for _ in range(messages // BATCH):
                 publisher.send(batch)
@@ -148,13 +165,46 @@ def run(build: Path, scenario: Scenario, messages: int) -> int:
         return int(collected[1])
 
 
+def wait_for_interest(port: int) -> None:
+    """Wait until a server knows of a subscription to `a`, and so does not say that nobody answers."""
+    probe = Client(port, b',"no_responders":true')
+    probe.send(b"SUB r 1\r\n")
+    pause = threading.Event()
+    while True:
+        probe.send(b"PUB a r 0\r\n\r\n")
+        if b" 503\r\n" not in probe.fence():
+            break
+        pause.wait(0.1)
+    probe.close()
+
+
+def second_server(stack: ExitStack, build: Path, where: Path, common: str) -> int:
+    """Start a server with a route to the one whose ports file is in `where`; return its port for clients."""
+    (ports,) = where.glob("*.ports")
+    (route,) = json.loads(ports.read_text())["cluster"]
+    own = where / "second"
+    own.mkdir()
+    config = own / "server.conf"
+    config.write_text(common.replace(f"'{where}'", f"'{own}'") + ROUTED.format(routes=f'"{route}"'))
+    log = stack.enter_context((own / "log").open("w+"))
+    server = subprocess.Popen(
+        [str(build / ".venv/bin/python"), "-P", "-m", "gnats.main", "-c", str(config)],
+        cwd=own,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+    )
+    stack.callback(server.wait, TIMEOUT)
+    stack.callback(server.terminate)
+    return wait_for_port(server, own)
+
+
 def wait_for_port(server: "subprocess.Popen[bytes]", where: Path) -> int:
-    """Wait for the server's ports file; return its port. Raises SystemExit with the log."""
+    """Wait for the server's ports file; return its port for clients. Raises SystemExit with the log."""
     pause = threading.Event()
     for _ in range(int(TIMEOUT / 0.1)):
         for path in where.glob("*.ports"):
-            if found := re.search(r"nats://[\d.]+:(\d+)", path.read_text()):
-                return int(found[1])
+            return int(json.loads(path.read_text())["nats"][0].rpartition(":")[2])
         if server.poll() is not None:
             break
         pause.wait(0.1)

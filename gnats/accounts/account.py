@@ -28,6 +28,10 @@ ImportKey = tuple[str, ...]
 
 TRAFFIC = ("in_msgs", "in_bytes", "out_msgs", "out_bytes", "slow")
 """What an account counts of its connections; `slow`: how often a slow consumer was kept."""
+LINK_TRAFFIC = TRAFFIC[:4]
+"""What it counts of links, in the order of link_traffic_of()."""
+_NOT_SENT = frozenset(("in_msgs", "in_bytes", "slow"))
+"""What a leaf node connection counts for its account, whose data plane counts what is sent to leaf nodes."""
 _SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
 
 
@@ -92,9 +96,9 @@ class Account(account.Account):
         self._sids = itertools.count(2)
         self.closed_traffic = dict.fromkeys(TRAFFIC, 0)
         """Traffic of the connections that left, less the traffic that connections brought from another
-        account. With the counters of the present connections, it is the account's traffic."""
+        account. With the counters of the present connections and of links, it is the account's traffic."""
         self.closed_leaf_traffic = dict.fromkeys(TRAFFIC, 0)
-        """The part of it that leaf node connections brought."""
+        """The part of it that leaf node connections brought; nothing that was sent to them."""
         self._closed_as_slow = 0
         self._counted: dict[str, int] = {}
         self._counted_at = -COUNT_INTERVAL
@@ -149,7 +153,7 @@ class Account(account.Account):
         if self.leafs.pop(session.cid, None) is None:
             return False
         counts = session.snapshot()
-        for name in TRAFFIC:
+        for name in _NOT_SENT:
             self.closed_traffic[name] += counts[name]
             self.closed_leaf_traffic[name] += counts[name]
         self._closed_as_slow += session.reason in _SLOW
@@ -189,7 +193,7 @@ class Account(account.Account):
         return self._closed_as_slow + self.traffic()["slow"]
 
     def traffic(self) -> dict[str, int]:
-        """Return the counts in TRAFFIC of all present and former connections.
+        """Return the counts in TRAFFIC of all present and former connections, and of links.
 
         With MANY_CLIENTS clients or more, the result may be COUNT_INTERVAL seconds old: the caller may ask
         each time that a client connects or leaves.
@@ -202,19 +206,35 @@ class Account(account.Account):
         return self._counted
 
     def _count_traffic(self) -> dict[str, int]:
-        members = [*self.clients.values(), *self.leafs.values()]
-        clients: list[Subscriber] = [session.client for session in members if session.client]
-        return {name: self.closed_traffic[name] + total(clients, name) for name in TRAFFIC}
+        clients = [session.client for session in self.clients.values() if session.client]
+        leafs = self._leaf_sessions()
+        links = [*self._links().values()]
+        return {
+            name: self.closed_traffic[name]
+            + total(clients, name)
+            + (total(leafs, name) if name in _NOT_SENT else 0)
+            + sum(counts.get(name, 0) for counts in links)
+            for name in TRAFFIC
+        }
 
-    def leaf_traffic(self) -> dict[str, int]:
-        """Return the part of traffic() that leaf node connections have brought."""
-        leafs: list[Subscriber] = [session.client for session in self.leafs.values() if session.client]
-        return {name: self.closed_leaf_traffic[name] + total(leafs, name) for name in TRAFFIC}
+    def _links(self) -> dict[str, dict[str, int]]:
+        """Return link_traffic_of() with names."""
+        links = self.link_traffic_of()
+        return {kind: dict(zip(LINK_TRAFFIC, counts, strict=True)) for kind, counts in links.items()}
+
+    def _leaf_sessions(self) -> "list[Subscriber]":
+        return [session.client for session in self.leafs.values() if session.client]
+
+    def link_traffic(self) -> dict[str, dict[str, int]]:
+        """Return the part of traffic() that has gone over links, by kind of link."""
+        links, leafs = self._links(), self._leaf_sessions()
+        for name in "in_msgs", "in_bytes":
+            links["leafs"][name] = self.closed_leaf_traffic[name] + total(leafs, name)
+        return links
 
     def statz(self) -> dict[str, object]:
         """Return connections, subscriptions and traffic as JSON values (AccountStat in events.go)."""
-        traffic, leafs, none = self.traffic(), self.leaf_traffic(), {"msgs": 0, "bytes": 0}
-        others = {"gateways": none, "routes": none}
+        traffic, links = self.traffic(), self.link_traffic()
         return {
             "acc": self.name,
             "name": self.name_tag,
@@ -222,11 +242,14 @@ class Account(account.Account):
             "leafnodes": len(self.leafs),
             "total_conns": len(self.clients) + len(self.leafs),
             "num_subscriptions": self.sublist.count(),
-            "sent": _counts(traffic, "out") | others | {"leafs": _counts(leafs, "out")},
-            "received": _counts(traffic, "in") | others | {"leafs": _counts(leafs, "in")},
+            "sent": _counts(traffic, links, "out"),
+            "received": _counts(traffic, links, "in"),
             "slow_consumers": self._closed_as_slow + traffic["slow"],
         }
 
 
-def _counts(traffic: dict[str, int], way: str) -> dict[str, object]:
-    return {"msgs": traffic[f"{way}_msgs"], "bytes": traffic[f"{way}_bytes"]}
+def _counts(traffic: dict[str, int], links: dict[str, dict[str, int]], way: str) -> dict[str, object]:
+    def of(counts: dict[str, int]) -> dict[str, int]:
+        return {"msgs": counts[f"{way}_msgs"], "bytes": counts[f"{way}_bytes"]}
+
+    return of(traffic) | {kind: of(counts) for kind, counts in links.items()}

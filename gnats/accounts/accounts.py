@@ -108,8 +108,7 @@ class Accounts(dict[str, Account]):
         self._log_error = log_error
         self._check_activation = check_activation
         self._complain = complain or (lambda name, what, why: None)
-        self._server_name = server_name
-        self._name_cluster(opts.cluster.name)
+        self._cluster = opts.cluster.name
         self._hash = server_hash(server_name).encode()
         self._removed: dict[str, Removed] = {}
         self.registry = AccountRegistry()
@@ -138,18 +137,9 @@ class Accounts(dict[str, Account]):
         self.configure(opts)
         self.global_account = self[GLOBAL_ACCOUNT]
 
-    def _name_cluster(self, name: str) -> None:
-        self._cluster = name
-        self._server = marshal(self._server_name)
-        if name:
-            self._server += b',"cluster":' + marshal(name)
-
     def rename_cluster(self, name: str) -> None:
-        """Use a new name of the cluster, which mappings may depend on.
-
-        Requests to services outside the server carry the old name in accounts that exist already.
-        """
-        self._name_cluster(name)
+        """Use a new name of the cluster, which mappings may depend on."""
+        self._cluster = name
         mappings = [*self._options.mappings]
         mappings += [each for config in self._options.accounts for each in config.mappings]
         if any(dest.cluster for mapping in mappings for dest in mapping.dests):
@@ -332,7 +322,7 @@ class Accounts(dict[str, Account]):
                 account = removed.account
             else:
                 account = Account(name)
-                account.set_identity(text_bytes(name), _json(name), self._server, self._hash)
+                account.set_identity(text_bytes(name), _json(name), self._hash)
             self.registry.add(text_bytes(name), account)
             self._removed.pop(name, None)
             self[name] = account

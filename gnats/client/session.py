@@ -226,6 +226,7 @@ class Session(ReportedConnection):
             "rtt": 0,
             "server": "",
             "cluster": "",
+            "alts": [],
             "stop": "",
             "jwt": opts.jwt,
             "issuer_key": grant.issuer_key,

@@ -2,7 +2,7 @@
 
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from gnats.accounts.account import Account
@@ -42,17 +42,19 @@ _WITH = {
 
 
 class Latency:
-    """Publishes measurements in the accounts that provide the services."""
+    """Publishes measurements in the accounts that provide the services.
+
+    `server` returns what a client's details say of this server.
+    """
 
     def __init__(
         self,
-        server_name: str,
-        cluster: str,
+        server: Callable[[], dict[str, object]],
         sessions: Mapping[int, Session],
         clients: InternalClients,
         remote: "RemoteLatency",
     ) -> None:
-        self._server = {"server": server_name, "cluster": cluster}
+        self._server = server
         self._sessions = sessions
         self._clients = clients
         self._remote = remote
@@ -108,7 +110,7 @@ class Latency:
             return 0
         rtt = session.snapshot()["rtt"]
         if share:
-            report[what] = session.client_info(rtt=rtt, **self._server, name_tag=session.grant.name_tag)
+            report[what] = session.client_info(rtt=rtt, **self._server(), name_tag=session.grant.name_tag)
         else:
             report[what] = {"acc": session.account.name} | ({"rtt": rtt} if rtt else {})
         return rtt

@@ -95,7 +95,7 @@ class RemoteLatency:
         sessions: "Mapping[int, Session]",
         log: "Logger",
         *,
-        server: Callable[[], dict[str, str]],
+        server: Callable[[], dict[str, object]],
     ) -> None:
         self._accounts = accounts
         self._sessions = sessions

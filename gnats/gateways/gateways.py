@@ -67,6 +67,8 @@ class Hooks:
     """A connection has gone."""
     dialled: Callable[[], object]
     """A connection to another cluster is made."""
+    ranked: Callable[[], object]
+    """The order of the other clusters may have changed."""
     accepted: Callable[[], object]
     """A connection from another cluster was registered."""
     tell_cluster: Callable[[bytes], object]
@@ -271,6 +273,7 @@ class Gateways(Connections[Gateway]):
         for rank, gateway in enumerate(self.table.nearest_first()):
             if gateway.session:
                 gateway.session.set_rank(rank)
+        self._hooks.ranked()
 
     def _on_closed(self, source: Connection | None, reason: int, num_subs: int, data: object) -> None:
         gateway = self._find(source)
@@ -292,6 +295,7 @@ class Gateways(Connections[Gateway]):
         if self.table.remove(gateway) and gateway.outbound:
             with suppress(MemoryError):  # nothing is sent over a connection that is closed
                 self._set_ways()
+            self._rank()
         self._tell_watchers()
         if remote is None or gateway.no_reconnect or not self.running:
             return

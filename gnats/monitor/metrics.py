@@ -113,10 +113,24 @@ class ServerCollector(Collector):
         connections = GaugeMetricFamily("gnats_account_connections", "Client connections", labels=["account"])
         subs = GaugeMetricFamily("gnats_account_subscriptions", "Subscriptions", labels=["account"])
         messages = CounterMetricFamily(
-            "gnats_account_messages", "Messages from and to clients", labels=["account", "direction"]
+            "gnats_account_messages",
+            "Messages from and to clients and other servers",
+            labels=["account", "direction"],
         )
         sizes = CounterMetricFamily(
-            "gnats_account_bytes", "Bytes from and to clients", labels=["account", "direction"]
+            "gnats_account_bytes",
+            "Bytes from and to clients and other servers",
+            labels=["account", "direction"],
+        )
+        over_links = CounterMetricFamily(
+            "gnats_account_link_messages",
+            "The part of gnats_account_messages that went over routes, gateways and leaf nodes",
+            labels=["account", "kind", "direction"],
+        )
+        link_sizes = CounterMetricFamily(
+            "gnats_account_link_bytes",
+            "The part of gnats_account_bytes that went over routes, gateways and leaf nodes",
+            labels=["account", "kind", "direction"],
         )
         slow = CounterMetricFamily(
             "gnats_account_slow_consumers",
@@ -131,10 +145,20 @@ class ServerCollector(Collector):
             for direction in _DIRECTIONS:
                 messages.add_metric([name, direction], count[f"{direction}_msgs"])
                 sizes.add_metric([name, direction], count[f"{direction}_bytes"])
-        yield from (connections, subs, messages, sizes, slow)
+            links = account.link_traffic()
+            if not any(any(part.values()) for part in links.values()):
+                continue  # most servers have no links, and some have very many accounts
+            for kind, part in links.items():
+                for direction in _DIRECTIONS:
+                    labels = [name, _KINDS[kind], direction]
+                    over_links.add_metric(labels, part[f"{direction}_msgs"])
+                    link_sizes.add_metric(labels, part[f"{direction}_bytes"])
+        yield from (connections, subs, messages, sizes, over_links, link_sizes, slow)
 
 
 _LINK = ("kind", "remote")
+_KINDS = {"routes": "route", "gateways": "gateway", "leafs": "leafnode"}
+"""The label `kind` of what an account's statistics call so."""
 
 
 def link_metrics(kinds: Iterable[LinkHealth]) -> Iterator[Metric]:

@@ -70,6 +70,7 @@ class Owner(Protocol):
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> "Task[None]": ...
     def rename_cluster(self, name: str, generated: bool) -> None: ...
+    def describe(self) -> None: ...
     def update_urls(self) -> None: ...
     def connection_gone(self) -> None: ...
     def keep_closed(self, session: "Session") -> None: ...
@@ -121,6 +122,10 @@ class Links:
     def find(self, cid: int) -> "Route | Leaf | Gateway | None":
         """Return the connection with an id."""
         return next((part.open[cid] for part in self._parts if cid in part.open), None)
+
+    def alternates(self) -> list[str]:
+        """Return the names of the other clusters that gateways lead to, the nearest first."""
+        return [gateway.name for gateway in self.gateways.table.nearest_first()] if self.gateways else []
 
     @property
     def connected(self) -> bool:
@@ -327,6 +332,7 @@ def _make_gateways(server: Owner) -> "Gateways":
         next_cid=server.internal_clients.next_cid,
         gone=server.connection_gone,
         dialled=dialled,
+        ranked=server.describe,
         accepted=lambda: server.links.tell_of_leafs(),
         tell_cluster=tell_cluster,
         is_here=is_here,

@@ -5,6 +5,7 @@ import socket
 import time
 from collections import ChainMap
 from collections.abc import Callable, Container, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -28,6 +29,7 @@ from gnats.events.events import Events
 from gnats.events.remote_latency import RemoteLatency
 from gnats.events.replies import Replies
 from gnats.go.hostport import parse_host_port
+from gnats.go.json import marshal
 from gnats.go.text import duration, join_host_port, os_error
 from gnats.log.logger import Logger, SilentLogger
 from gnats.nkeys.identity import NuidSource, new_identity
@@ -139,8 +141,10 @@ class Server:
             self.accounts,
             self.clients,
             self.log,
-            server=lambda: {"server": self.name, "cluster": self.opts.cluster.name},
+            server=self.description,
         )
+        self._described = b""
+        self.describe()
         self.others: Servers | None = None
         """What is known of the other servers; None without links, or without a system account."""
         self._began = False
@@ -672,8 +676,8 @@ class Server:
         if self._latency is None:
             from gnats.events.latency import Latency
 
-            cluster, remote = self.opts.cluster.name, self._remote_latency
-            self._latency = Latency(self.name, cluster, self.clients, self.internal_clients, remote)
+            clients, remote = self.internal_clients, self._remote_latency
+            self._latency = Latency(self.description, self.clients, clients, remote)
         self._latency.measured(account, wanted, status, data, seconds)
 
     def _on_msg_trace(self, source: Connection | None, a: int, b: int, data: object) -> None:
@@ -710,8 +714,22 @@ class Server:
         self.opts = replace(self.opts, cluster=replace(self.opts.cluster, name=name, generated=generated))
         self._info.cluster = name
         self.accounts.rename_cluster(name)
-        self._latency = None  # it has the old name
+        self.describe()
         self.log.notice(f"Cluster name updated to {name}")
+
+    def description(self) -> dict[str, object]:
+        """Return what details of clients say of their server (addServerAndClusterInfo in client.go)."""
+        members = {"server": self.name, "cluster": self.opts.cluster.name, "alts": self.links.alternates()}
+        return {name: value for name, value in members.items() if value}
+
+    def describe(self) -> None:
+        """Have the data plane put the description, as it is now, into requests to services."""
+        texts = (b',"%b":' % name.encode() + marshal(value) for name, value in self.description().items())
+        members = b"".join(texts)
+        if members != self._described:
+            with suppress(MemoryError):  # the next change brings this one, too
+                self.state.set_details(members)
+                self._described = members
 
     # -- reload ----------------------------------------------------------------------------------------------
 

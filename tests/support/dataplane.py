@@ -37,6 +37,7 @@ class DataPlane:
     def __init__(self, pollers: int = 1) -> None:
         self.inbox = Inbox()
         self.state = ServerState()
+        self.state.set_details(b',"server":"srv"')
         self.registry = AccountRegistry()
         self.pollers = [Poller(n, self.inbox, self.state, solo=pollers == 1) for n in range(pollers)]
         self.events: list[Posted] = []
@@ -47,7 +48,7 @@ class DataPlane:
     def account(self, name: str) -> Account:
         """Make an account and register it."""
         account = Account()
-        account.set_identity(name.encode(), f'"{name}"'.encode(), b'"srv"', b"")
+        account.set_identity(name.encode(), f'"{name}"'.encode(), b"")
         self.registry.add(name.encode(), account)
         return account
 

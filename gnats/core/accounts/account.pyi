@@ -20,11 +20,16 @@ class Account:
         The first matching source decides. The first of its destinations with an `upto` above a random number
         from 0 to 99 is used; without one, the message is lost. Raises MemoryError.
         """
-    def set_identity(self, name: bytes, info_name: bytes, info_server: bytes, server_hash: bytes) -> None:
-        """Set the account's name, and the names that requests to other accounts carry, as JSON: its and the
-        server's.
+    def set_identity(self, name: bytes, info_name: bytes, server_hash: bytes) -> None:
+        """Set the account's name, and the one that requests to other accounts carry, a JSON string.
 
         `server_hash` marks the reply subjects of measured requests. Call it before the account has clients.
+        """
+    def link_traffic_of(self) -> dict[str, tuple[int, int, int, int]]:
+        """Return the messages over links by kind of link, the member of statistics: (msgs received, bytes
+        received, msgs sent, bytes sent).
+
+        What has come from leaf nodes is not in it: their connections count it.
         """
     def set_stream_imports(
         self, rows: list[tuple[Account, bytes, bytes, SubjectTransform | None, bool, bool]]

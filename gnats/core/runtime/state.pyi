@@ -13,6 +13,11 @@ class ServerState:
     """Bytes of a payload that a trace shows; 0: all."""
     no_fast_producer_stall: bool
     def __init__(self) -> None: ...
+    def set_details(self, members: bytes) -> None:
+        """Set what requests to services say of the server: members of a JSON object, each behind a comma.
+
+        Raises MemoryError.
+        """
     @property
     def slow_consumers(self) -> int: ...
     @property

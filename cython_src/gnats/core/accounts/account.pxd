@@ -7,14 +7,16 @@ memory; the memory that they pointed to before is retired (core.runtime.quiesce)
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from gnats.core.accounts.link_traffic cimport LinkCounts, LinkTraffic, link_place
 from gnats.core.accounts.mappings cimport Mappings
 from gnats.core.messages.message cimport MessageHandler
 from gnats.core.messages.responses cimport Expected, Queue, ReplyMap, ServiceExport
+from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.notifications cimport Notification, Notifications
 from gnats.core.subjects.sublist cimport InterestSink, Sublist, Subscription
 from gnats.core.subjects.transform cimport Transform
-from gnats.includes.atomics cimport load64, load64_acquire, load_ptr_acquire
+from gnats.includes.atomics cimport bump64, load64, load64_acquire, load_ptr_acquire, unlikely
 from gnats.includes.pthread cimport pthread_mutex_t
 
 cdef enum:
@@ -90,11 +92,13 @@ cdef class Account:
     cdef list peers                    # accounts that this one imports from or exports to
     cdef uint32_t newest               # the moment that a subscription of this server's own came last; atomic
     cdef uint8_t _is_system            # the system account, whose clients may publish to Raft groups; atomic
+    # Messages over links, by poller; NULL: there were none. Atomic: set once, under lock.
+    cdef LinkTraffic *link_traffic
+    cdef size_t ncounting              # pollers that have a place there; set before it
     # parts of the header of requests to other accounts; memory of `identity`
     cdef bytes identity
     cdef Slice name                    # as other servers' messages name the account
     cdef Slice info_name               # the same, a JSON string
-    cdef Slice info_server             # the server's name, a JSON string; then the member `cluster`, if any
     cdef Slice tracked                 # suffix of the reply subject of a measured request
     # under lock
     cdef pthread_mutex_t lock
@@ -105,6 +109,9 @@ cdef class Account:
     cdef char[16] prefix               # `_R_.xxxxxx.>`; set before `responder`
     cdef uint64_t nresponses, nreverse  # entries of the two; atomic, for a look without the lock
 
+    cdef tuple sum_traffic(self, int kind)
+    # Make `link_traffic`, unless another poller has. NULL: no memory.
+    cdef LinkTraffic *make_link_traffic(self, const PollState *ps) noexcept nogil
     # Note one of the server's own subscribers, an InternalSubscriber.
     cdef int add_internal(self, subscriber) except -1
     # Insert and remove subscriptions, as Sublist does; the sublist's sinks hear of it.
@@ -157,6 +164,32 @@ cdef inline Mappings *account_mappings(Account a) noexcept nogil:
 
 cdef inline bint account_imports_streams(Account a) noexcept nogil:
     return load_ptr_acquire(<void **> &a.streams) != NULL
+
+
+cdef inline LinkCounts *link_counts(Account a, const PollState *ps, int kind) noexcept nogil:
+    """Return where a poller counts the account's messages over a kind of link; NULL: no memory, do not count."""
+    cdef LinkTraffic *traffic = <LinkTraffic *> load_ptr_acquire(<void **> &a.link_traffic)
+    if unlikely(traffic == NULL):
+        traffic = a.make_link_traffic(ps)
+        if traffic == NULL:
+            return NULL
+    return &traffic[ps.index].of[link_place(kind)]
+
+
+cdef inline void count_received(Account a, const PollState *ps, int kind, size_t n) noexcept nogil:
+    """Count a message of n bytes that has come over a kind of link."""
+    cdef LinkCounts *counts = link_counts(a, ps, kind)
+    if counts != NULL:
+        bump64(&counts.in_msgs, 1)
+        bump64(&counts.in_bytes, n)
+
+
+cdef inline void count_sent(Account a, const PollState *ps, int kind, uint64_t msgs, uint64_t n) noexcept nogil:
+    """Count messages that were queued to links of a kind, n bytes in all."""
+    cdef LinkCounts *counts = link_counts(a, ps, kind)
+    if counts != NULL:
+        bump64(&counts.out_msgs, msgs)
+        bump64(&counts.out_bytes, n)
 
 
 # Return whether the account still has this import. The caller holds a reference to it, and not the lock.

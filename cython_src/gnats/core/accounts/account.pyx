@@ -7,6 +7,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset, strlen
 
+from gnats.core.accounts.link_traffic cimport LinkCounts, LinkTraffic, link_place, link_traffic_new
 from gnats.core.accounts.mappings cimport Mappings, mappings_compile
 from gnats.core.messages.message cimport MessageHandler, NativeSub, native_sub
 from gnats.core.messages.reserved cimport REPLY_PREFIX, REPLY_PREFIX_N
@@ -36,10 +37,12 @@ from gnats.core.messages.responses cimport (
     waiting_free,
     waiting_remove,
 )
+from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.clock cimport monotonic_ns
-from gnats.core.runtime.kinds cimport ACCOUNT
+from gnats.core.runtime.kinds cimport ACCOUNT, GATEWAY, LEAF, ROUTER
 from gnats.core.runtime.moment cimport moment_of
 from gnats.core.runtime.quiesce cimport qs_retire
+from gnats.core.runtime.state cimport ServerState
 from gnats.core.subjects cimport notifications
 from gnats.core.subjects.notifications cimport Notification
 from gnats.core.subjects.subject cimport hash_seed_a, hash_seed_b, match_literal, mul_mix, subject_has_wildcard
@@ -99,7 +102,7 @@ cdef class Account:
         pthread_mutex_init(&self.lock, NULL)
         self.sublist = Sublist()
         self.peers = []
-        self.set_identity(b"", b"", b"", b"")
+        self.set_identity(b"", b"", b"")
 
     def __dealloc__(self):
         if self.responder != NULL:
@@ -111,25 +114,59 @@ cdef class Account:
         drop_streams(self.streams)
         free(self.mappings)
         free(self.trace_dest)
+        free(self.link_traffic)
         pthread_mutex_destroy(&self.lock)
 
-    def set_identity(
-        self, bytes name not None, bytes info_name not None, bytes info_server not None, bytes server_hash not None
-    ) -> None:
-        """Set the account's name, and the names that requests to other accounts carry: its and the server's, as JSON.
+    def set_identity(self, bytes name not None, bytes info_name not None, bytes server_hash not None) -> None:
+        """Set the account's name, and the one that requests to other accounts carry, a JSON string.
 
         `server_hash` marks the reply subjects of measured requests. Call it before the account has clients.
         """
         cdef bytes tracked = b"." + server_hash + b".T" if server_hash else b""
-        self.identity = name + info_name + info_server + tracked
+        self.identity = name + info_name + tracked
         self.name.p = PyBytes_AS_STRING(self.identity)
         self.name.n = len(name)
         self.info_name.p = self.name.p + self.name.n
         self.info_name.n = len(info_name)
-        self.info_server.p = self.info_name.p + self.info_name.n
-        self.info_server.n = len(info_server)
-        self.tracked.p = self.info_server.p + self.info_server.n
+        self.tracked.p = self.info_name.p + self.info_name.n
         self.tracked.n = len(tracked)
+
+    def link_traffic_of(self) -> dict:
+        """Return the messages over links by kind of link: (msgs received, bytes received, msgs sent, bytes sent).
+
+        What has come from leaf nodes is not in it: their connections count it.
+        """
+        return {
+            "gateways": self.sum_traffic(GATEWAY),
+            "routes": self.sum_traffic(ROUTER),
+            "leafs": self.sum_traffic(LEAF),
+        }
+
+    cdef tuple sum_traffic(self, int kind):
+        cdef LinkTraffic *traffic = <LinkTraffic *> load_ptr_acquire(<void **> &self.link_traffic)
+        cdef uint64_t in_msgs = 0, in_bytes = 0, out_msgs = 0, out_bytes = 0
+        cdef LinkCounts *counts
+        cdef size_t i
+        if traffic != NULL:
+            for i in range(self.ncounting):
+                counts = &traffic[i].of[link_place(kind)]
+                in_msgs += load64(&counts.in_msgs)
+                in_bytes += load64(&counts.in_bytes)
+                out_msgs += load64(&counts.out_msgs)
+                out_bytes += load64(&counts.out_bytes)
+        return in_msgs, in_bytes, out_msgs, out_bytes
+
+    cdef LinkTraffic *make_link_traffic(self, const PollState *ps) noexcept nogil:
+        cdef LinkTraffic *traffic
+        cdef size_t n = 0
+        pthread_mutex_lock(&self.lock)
+        traffic = self.link_traffic
+        if traffic == NULL:
+            traffic = link_traffic_new(<ServerState> ps.state, &n)
+            self.ncounting = n
+            store_ptr_release(<void **> &self.link_traffic, <void *> traffic)
+        pthread_mutex_unlock(&self.lock)
+        return traffic
 
     cdef int add_internal(self, subscriber) except -1:
         if self.internals is None:

@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memmove, strlen
 
-from gnats.core.accounts.account cimport Account
+from gnats.core.accounts.account cimport Account, count_received
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.links.audience cimport note_for_gateway
@@ -59,13 +59,14 @@ from gnats.core.protocol.words cimport is_word
 from gnats.core.publishing cimport begin_message
 from gnats.core.routing.gateway_return cimport take_answer
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
+from gnats.core.runtime.kinds cimport GATEWAY
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.sessioninput cimport go_on, input_init
 from gnats.core.subjects.interest_queue cimport InterestChange, change_queue, change_subject
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.arrays cimport array_grow
-from gnats.includes.atomics cimport load8, store32, store8, unlikely
+from gnats.includes.atomics cimport likely, load8, store32, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put, put_text
 
@@ -293,6 +294,8 @@ cdef class GatewaySession(LinkSession):
             return go_on(self)
         if unlikely(is_mapped_reply(&m.subject)) and not take_answer(self, &m, &own):
             return go_on(self)
+        if likely(m.remote != &own):   # nats-server's accounts do not count what answers a mapped reply
+            count_received(<Account> m.account, self.ps, GATEWAY, m.n)
         show_deliver_subject(&m)
         self.route_message(&m)
         return go_on(self)

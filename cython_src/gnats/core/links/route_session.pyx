@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, strlen
 
-from gnats.core.accounts.account cimport Account
+from gnats.core.accounts.account cimport Account, count_received
 from gnats.core.accounts.guard cimport may_publish
 from gnats.core.accounts.registry cimport AccountRegistry
 from gnats.core.accounts.subscriber cimport CTL_PERMISSIONS, Subscriber
@@ -58,7 +58,7 @@ from gnats.core.sessioninput cimport go_on, input_init
 from gnats.core.subjects.interest_queue cimport InterestChange, change_origin, change_queue, change_subject
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.arrays cimport array_grow
-from gnats.includes.atomics cimport load8, store8, unlikely
+from gnats.includes.atomics cimport likely, load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 
@@ -395,6 +395,8 @@ cdef class RouteSession(LinkSession):
             return go_on(self)
         if unlikely(is_mapped_reply(&m.subject)) and not take_answer(self, &m, &own):
             return go_on(self)
+        if likely(m.remote != &own):   # nats-server's accounts do not count what answers a mapped reply
+            count_received(<Account> m.account, self.ps, ROUTER, m.n)
         show_deliver_subject(&m)
         self.route_message(&m)
         return go_on(self)

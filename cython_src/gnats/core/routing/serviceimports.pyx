@@ -33,6 +33,7 @@ from gnats.core.runtime.inbox cimport EV_RESPONSES
 from gnats.core.runtime.kinds cimport ACCOUNT, CLIENT, GATEWAY, JETSTREAM, LEAF, ROUTER
 from gnats.core.runtime.quoting cimport put_json_string
 from gnats.core.runtime.slice cimport Slice
+from gnats.core.runtime.state cimport ServerDetails
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.atomics cimport load8, load_ptr_acquire, loadi64, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -292,8 +293,8 @@ cdef char *request_header(
     cdef size_t hdr = request.hdr if request.hdr > 2 else 0
     cdef ClientDetails *d = NULL
     cdef Slice name = (<Account> request.account).info_name
-    cdef Slice server = (<Account> request.account).info_server
-    cdef size_t room = hdr + request.n + INFO_ROOM + name.n + server.n + importer.info_name.n + 6 * hop.reply.n
+    cdef const ServerDetails *server = NULL
+    cdef size_t room = hdr + request.n + INFO_ROOM + name.n + importer.info_name.n + 6 * hop.reply.n
     cdef char *out
     cdef char *p
     cdef size_t hn
@@ -302,6 +303,10 @@ cdef char *request_header(
         d = <ClientDetails *> load_ptr_acquire(<void **> &requester.details)
         if d != NULL:
             room += d.head_n + d.mid_n + d.tail_n
+    if hop.server:
+        server = <const ServerDetails *> load_ptr_acquire(<void **> &requester.server.details)
+        if server != NULL:
+            room += server.n
     out = <char *> malloc(room)
     if out == NULL:
         return NULL
@@ -318,8 +323,8 @@ cdef char *request_header(
         p = put(p, d.data + d.head_n, d.mid_n)
     if rtt:
         p += snprintf(p, 32, b',"rtt":%lld', <long long> rtt)
-    if hop.server:
-        p = put(put_text(p, b',"server":'), server.p, server.n)
+    if server != NULL:
+        p = put(p, server.data, server.n)
     if d != NULL:
         p = put(p, d.data + d.head_n + d.mid_n, d.tail_n)
     if hop.reply.n:

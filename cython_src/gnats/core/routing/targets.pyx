@@ -4,7 +4,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, strlen
 
-from gnats.core.accounts.account cimport Account, StreamImport, import_sub, import_to
+from gnats.core.accounts.account cimport Account, StreamImport, count_sent, import_sub, import_to
 from gnats.core.accounts.guard cimport CHECK_DELIVERIES, delivery_denied
 from gnats.core.accounts.imports cimport transformed
 from gnats.core.accounts.subscriber cimport Subscriber
@@ -111,27 +111,58 @@ cdef void sort_by_turn(Targets *t) noexcept nogil:
         t.at[k] = moved
 
 
-cdef uint64_t targets_send(Targets *t, const Message *m, Frames *frames) noexcept nogil:
+cdef uint64_t targets_send(Targets *t, const Message *m, Frames *frames, bint counted) noexcept nogil:
     cdef uint64_t sent = 0
-    cdef size_t i
+    cdef uint64_t msgs = 0, size = 0     # sent to links of `kind`, and not counted yet
+    cdef int kind = t.at[0].sub.kind
+    cdef size_t n, i
     if unlikely(t.gateways != 0):
         sort_by_turn(t)
         t.prefix = prefix_for(m, <Account> sub_account(t.at[t.n - 1].sub))
+        kind = t.at[0].sub.kind
     for i in range(t.n):
         addi64_seq(&t.at[i].sub.nm, 1)
+        if t.at[i].sub.kind != kind:
+            if counted:
+                count_run(t, m, kind, msgs, size)
+            sent += msgs
+            msgs = size = 0
+            kind = t.at[i].sub.kind
+        n = m.n
         if unlikely(m.trace != NULL):
-            sent += send_traced_to(<Subscriber> t.at[i].link, t, &t.at[i], m)
-        else:
-            sent += send_to(<Subscriber> t.at[i].link, t, &t.at[i], m, frames)
+            if send_traced_to(<Subscriber> t.at[i].link, t, &t.at[i], m, &n):
+                msgs += 1
+                size += n
+        elif send_to(<Subscriber> t.at[i].link, t, &t.at[i], m, frames):
+            msgs += 1
+            size += n
+    if counted:
+        count_run(t, m, kind, msgs, size)
     if t.at != t.few:
         free(t.at)
     if t.groups != t.few_groups:
         free(t.groups)
-    return sent
+    return sent + msgs
 
 
-cdef bint send_traced_to(Subscriber link, const Targets *t, const Target *target, const Message *m) noexcept nogil:
-    """Send a message under a header that says which hop it makes, also to be traced there only, and note it."""
+cdef inline void count_run(const Targets *t, const Message *m, int kind, uint64_t msgs, uint64_t n) noexcept nogil:
+    """Count what was sent to links of a kind, in the account whose subscriptions the message was matched with."""
+    cdef const Subscription *s = t.at[0].sub
+    if msgs == 0:
+        return
+    if unlikely(s.flags == SUB_SHADOW):
+        count_sent(<Account> import_sub(s).what.exporter, m.ps, kind, msgs, n)
+    else:
+        count_sent(<Account> sub_account(s), m.ps, kind, msgs, n)
+
+
+cdef bint send_traced_to(
+    Subscriber link, const Targets *t, const Target *target, const Message *m, size_t *n
+) noexcept nogil:
+    """Send a message under a header that says which hop it makes, also to be traced there only, and note it.
+
+    n[0] becomes the size of the header and payload that were sent.
+    """
     cdef char[HOP_ROOM] text
     cdef char[SIZES_ROOM] sizes
     cdef Message own = m[0]
@@ -142,7 +173,7 @@ cdef bint send_traced_to(Subscriber link, const Targets *t, const Target *target
     cdef bint sent = False
     if target.sub.flags == SUB_SHADOW and not import_sub(target.sub).what.allow_trace:
         trace_stream_export(m.trace, &(<Account> import_sub(target.sub).what.owner).info_name, &m.subject)
-        return m.trace.only or send_untraced_to(link, t, target, m)
+        return m.trace.only or send_untraced_to(link, t, target, m, n)
     if m.trace.only and not link.traces:
         trace_hop(m.trace, link.kind, link.cid, &hop, EGRESS_ONLY_NO_SUPPORT)
         return False
@@ -150,6 +181,7 @@ cdef bint send_traced_to(Subscriber link, const Targets *t, const Target *target
     if changed == NULL:
         (<Connection> m.origin).out_of_memory(WRITE_ERROR)
         return False
+    n[0] = own.n
     frames_begin(&frames)
     sent = send_to(link, t, target, &own, &frames)
     frames_end(&frames)
@@ -158,7 +190,9 @@ cdef bint send_traced_to(Subscriber link, const Targets *t, const Target *target
     return sent
 
 
-cdef bint send_untraced_to(Subscriber link, const Targets *t, const Target *target, const Message *m) noexcept nogil:
+cdef bint send_untraced_to(
+    Subscriber link, const Targets *t, const Target *target, const Message *m, size_t *n
+) noexcept nogil:
     """Send a message with a trace that does not go on: what imports the stream allows none."""
     cdef char[SIZES_ROOM] sizes
     cdef Message own = m[0]
@@ -169,6 +203,7 @@ cdef bint send_untraced_to(Subscriber link, const Targets *t, const Target *targ
         (<Connection> m.origin).out_of_memory(WRITE_ERROR)
         return False
     own.trace = NULL
+    n[0] = own.n
     frames_begin(&frames)
     sent = send_to(link, t, target, &own, &frames)
     frames_end(&frames)

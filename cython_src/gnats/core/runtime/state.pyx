@@ -1,11 +1,34 @@
 """Switches and counters that the pollers of one server share; see state.pxd."""
-from libc.stdint cimport uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
-from gnats.includes.atomics cimport load8, load64, store8, store64
+from gnats.core.runtime.quiesce cimport qs_retire
+from gnats.includes.atomics cimport exchange64, load8, load64, store8, store64
 
 
 cdef class ServerState:
     """Shared by a server's pollers. Any thread may set a switch at any time; counters only grow."""
+
+    def __dealloc__(self):
+        free(self.details)
+
+    def set_details(self, bytes members not None) -> None:
+        """Set what requests to services say of the server: members of a JSON object, each behind a comma.
+
+        Raises MemoryError.
+        """
+        cdef size_t n = PyBytes_GET_SIZE(members)
+        cdef ServerDetails *fresh = <ServerDetails *> malloc(sizeof(ServerDetails) + n)
+        cdef void *old
+        if fresh == NULL:
+            raise MemoryError
+        fresh.n = <uint32_t> n
+        memcpy(fresh.data, PyBytes_AS_STRING(members), n)
+        old = <void *> exchange64(<uint64_t *> &self.details, <uint64_t> fresh)
+        if old != NULL:
+            qs_retire(old)   # a poller may be writing it into a request
 
     @property
     def debug(self) -> bool:
