@@ -89,9 +89,11 @@ class Client:
         while self._sock.recv(1 << 20):
             pass
 
-    def close(self) -> None:
-        # This ends a read in another thread.
+    def end(self) -> None:
+        """End the connection, and a read of another thread."""
         self._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
         self._sock.close()
 
 
@@ -107,10 +109,12 @@ def prepare(stack: ExitStack, port: int, other: int, scenario: Scenario) -> Clie
         subscriber.fence()
         reader = threading.Thread(target=subscriber.read_all)
         reader.start()
-        stack.callback(reader.join)
         stack.callback(subscriber.close)
+        stack.callback(reader.join)
+        stack.callback(subscriber.end)
     publisher = Client(other if scenario.link == "in" else port)
     stack.callback(publisher.close)
+    stack.callback(publisher.end)
     if scenario.link:
         wait_for_interest(other if scenario.link == "in" else port)
     if scenario.stream:
@@ -175,6 +179,7 @@ def wait_for_interest(port: int) -> None:
         if b" 503\r\n" not in probe.fence():
             break
         pause.wait(0.1)
+    probe.end()
     probe.close()
 
 

@@ -292,9 +292,11 @@ cdef class GatewaySession(LinkSession):
         if m.account == NULL:
             self.note_unknown_account(&m)
             return go_on(self)
-        if unlikely(is_mapped_reply(&m.subject)) and not take_answer(self, &m, &own):
+        if likely(not is_mapped_reply(&m.subject)):
+            count_received(<Account> m.account, self.ps, GATEWAY, m.n)
+        elif not take_answer(self, &m, &own):
             return go_on(self)
-        if likely(m.remote != &own):   # nats-server's accounts do not count what answers a mapped reply
+        elif m.remote != &own:   # there are no gateways; else no account counts what answers a mapped reply
             count_received(<Account> m.account, self.ps, GATEWAY, m.n)
         show_deliver_subject(&m)
         self.route_message(&m)

@@ -11,6 +11,7 @@ from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.links.link cimport Link
 from gnats.core.links.remote_subs cimport HeardInterest
 from gnats.core.messages.message cimport Message
+from gnats.core.messages.reserved cimport is_mapped_reply
 from gnats.core.net.connection cimport Connection, SessionType
 from gnats.core.net.transport cimport Transport
 from gnats.core.protocol.parser cimport ParserHandlers
@@ -97,4 +98,10 @@ cdef void link_session_free(LinkSession c) noexcept nogil
 
 # A message of a stream that comes over a link: its subject selects the subscribers, who see another one: that stands
 # behind an @ in the reply. Undo this (jsAckDeliverIdx).
-cdef void show_deliver_subject(Message *m) noexcept nogil
+cdef inline void show_deliver_subject(Message *m) noexcept nogil:
+    if m.reply.n and (m.reply.p[0] == c'$' or is_mapped_reply(&m.reply)):
+        show_subject_of_reply(m)
+
+
+# The same for a reply that may be an acknowledgement's.
+cdef void show_subject_of_reply(Message *m) noexcept nogil

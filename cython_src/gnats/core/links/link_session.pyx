@@ -391,7 +391,7 @@ cdef void link_session_free(LinkSession c) noexcept nogil:
     free_heard(&c.heard)
 
 
-cdef void show_deliver_subject(Message *m) noexcept nogil:
+cdef void show_subject_of_reply(Message *m) noexcept nogil:
     cdef uint32_t dots = 0
     cdef size_t i
     cdef Slice reply = plain_reply(&m.reply)

@@ -393,9 +393,11 @@ cdef class RouteSession(LinkSession):
             if load8(&self.server._debug) and m.remote != NULL:
                 log_unknown_account(self, LOG_UNKNOWN_ACCOUNT_MSG, &m.remote.account, &m.subject)
             return go_on(self)
-        if unlikely(is_mapped_reply(&m.subject)) and not take_answer(self, &m, &own):
+        if likely(not is_mapped_reply(&m.subject)):
+            count_received(<Account> m.account, self.ps, ROUTER, m.n)
+        elif not take_answer(self, &m, &own):
             return go_on(self)
-        if likely(m.remote != &own):   # nats-server's accounts do not count what answers a mapped reply
+        elif m.remote != &own:   # there are no gateways; else no account counts what answers a mapped reply
             count_received(<Account> m.account, self.ps, ROUTER, m.n)
         show_deliver_subject(&m)
         self.route_message(&m)

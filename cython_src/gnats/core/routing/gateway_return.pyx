@@ -21,7 +21,7 @@ from gnats.core.routing.gateway_reply cimport (
 )
 from gnats.core.routing.origins cimport may_go_over
 from gnats.core.routing.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, ROUTE_NOBODY, RouteOutcome
-from gnats.core.routing.targets cimport Targets, targets_add, targets_begin, targets_send
+from gnats.core.routing.targets cimport Targets, targets_add, targets_begin, targets_forward, targets_send
 from gnats.core.runtime.kinds cimport GATEWAY, LEAF
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.match_cache cimport results_match
@@ -73,7 +73,7 @@ cdef RouteOutcome send_answer(const Message *m, Account account) noexcept nogil:
             targets_add(&targets, m, r.psubs[i])
     if link != NULL:
         add_anyway(&targets, m, &over, link, account)
-    return ROUTE_DELIVERED if send_all(&targets, m, True) else ROUTE_NOBODY
+    return ROUTE_DELIVERED if send_all(&targets, m, False) else ROUTE_NOBODY
 
 
 cdef void add_anyway(Targets *targets, const Message *m, Anyway *over, void *link, Account account) noexcept nogil:
@@ -86,13 +86,14 @@ cdef void add_anyway(Targets *targets, const Message *m, Anyway *over, void *lin
     targets_add(targets, m, &over.sub)
 
 
-cdef bint send_all(Targets *targets, const Message *m, bint counted) noexcept nogil:
+cdef bint send_all(Targets *targets, const Message *m, bint passes) noexcept nogil:
+    """Send to links. `passes`: the message only passes through this server, and no account counts it."""
     cdef Frames frames
     cdef uint64_t sent
     if targets.n == 0:
         return False
     frames_begin(&frames)
-    sent = targets_send(targets, m, &frames, counted)
+    sent = targets_forward(targets, m, &frames) if passes else targets_send(targets, m, &frames)
     frames_end(&frames)
     bump64(&m.ps.out_msgs, sent)
     bump64(&m.ps.out_bytes, sent * m.n)
@@ -116,7 +117,7 @@ cdef bint take_answer(Subscriber c, Message *m, RemoteArgs *own) noexcept nogil:
         targets_begin(&targets)
         add_anyway(&targets, m, &over, link, <Account> m.account)
         if targets.n != 0:
-            send_all(&targets, m, False)   # nor counts it as received: it only passes through here
+            send_all(&targets, m, True)
             return False
     own[0] = m.remote[0]
     own.all_groups = 1

@@ -166,7 +166,7 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
     if unlikely(targets.n != 0):
         # Before those that may publish in place: what they cause comes after what caused it.
         received = True
-        delivered += targets_send(&targets, m, &frames, True)
+        delivered += targets_send(&targets, m, &frames)
     if delivered:
         bump64(&m.ps.out_msgs, delivered)
         bump64(&m.ps.out_bytes, delivered * m.n)

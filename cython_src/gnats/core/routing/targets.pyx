@@ -30,7 +30,7 @@ from gnats.core.runtime.kinds cimport GATEWAY, LEAF, ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport SUB_SHADOW, Subscription, sub_queue
 from gnats.includes.arrays cimport array_grow
-from gnats.includes.atomics cimport addi64_seq, load8, unlikely
+from gnats.includes.atomics cimport addi64_seq, likely, load8, unlikely
 from gnats.includes.text cimport put, put_text
 
 cdef enum:
@@ -111,20 +111,41 @@ cdef void sort_by_turn(Targets *t) noexcept nogil:
         t.at[k] = moved
 
 
-cdef uint64_t targets_send(Targets *t, const Message *m, Frames *frames, bint counted) noexcept nogil:
-    cdef uint64_t sent = 0
-    cdef uint64_t msgs = 0, size = 0     # sent to links of `kind`, and not counted yet
-    cdef int kind = t.at[0].sub.kind
-    cdef size_t n, i
+cdef uint64_t targets_send(Targets *t, const Message *m, Frames *frames) noexcept nogil:
+    return send_to_all(t, m, frames, True)
+
+
+cdef uint64_t targets_forward(Targets *t, const Message *m, Frames *frames) noexcept nogil:
+    return send_to_all(t, m, frames, False)
+
+
+cdef inline uint64_t send_to_all(Targets *t, const Message *m, Frames *frames, bint counted) noexcept nogil:
+    cdef uint64_t sent
+    cdef Subscription *s = t.at[0].sub
     if unlikely(t.gateways != 0):
         sort_by_turn(t)
         t.prefix = prefix_for(m, <Account> sub_account(t.at[t.n - 1].sub))
-        kind = t.at[0].sub.kind
+    if likely(t.n == 1 and m.trace == NULL):
+        addi64_seq(&s.nm, 1)
+        sent = send_to(<Subscriber> t.at[0].link, t, &t.at[0], m, frames)
+        if likely(sent and counted):
+            count_sent(<Account> counting(s), m.ps, s.kind, 1, m.n)
+    else:
+        sent = send_to_several(t, m, frames, counted)
+    if t.groups != t.few_groups:
+        free(t.groups)
+    return sent
+
+
+cdef uint64_t send_to_several(Targets *t, const Message *m, Frames *frames, bint counted) noexcept nogil:
+    cdef uint64_t sent = 0, msgs = 0, size = 0   # msgs, size: sent to links of `kind`, and not counted yet
+    cdef int kind = t.at[0].sub.kind
+    cdef size_t n, i
     for i in range(t.n):
         addi64_seq(&t.at[i].sub.nm, 1)
         if t.at[i].sub.kind != kind:
-            if counted:
-                count_run(t, m, kind, msgs, size)
+            if counted and msgs:
+                count_sent(<Account> counting(t.at[0].sub), m.ps, kind, msgs, size)
             sent += msgs
             msgs = size = 0
             kind = t.at[i].sub.kind
@@ -136,24 +157,16 @@ cdef uint64_t targets_send(Targets *t, const Message *m, Frames *frames, bint co
         elif send_to(<Subscriber> t.at[i].link, t, &t.at[i], m, frames):
             msgs += 1
             size += n
-    if counted:
-        count_run(t, m, kind, msgs, size)
+    if counted and msgs:
+        count_sent(<Account> counting(t.at[0].sub), m.ps, kind, msgs, size)
     if t.at != t.few:
         free(t.at)
-    if t.groups != t.few_groups:
-        free(t.groups)
     return sent + msgs
 
 
-cdef inline void count_run(const Targets *t, const Message *m, int kind, uint64_t msgs, uint64_t n) noexcept nogil:
-    """Count what was sent to links of a kind, in the account whose subscriptions the message was matched with."""
-    cdef const Subscription *s = t.at[0].sub
-    if msgs == 0:
-        return
-    if unlikely(s.flags == SUB_SHADOW):
-        count_sent(<Account> import_sub(s).what.exporter, m.ps, kind, msgs, n)
-    else:
-        count_sent(<Account> sub_account(s), m.ps, kind, msgs, n)
+cdef inline void *counting(const Subscription *s) noexcept nogil:
+    """Return the account that counts what a link's subscription is sent: it is in that account's sublist."""
+    return import_sub(s).what.exporter if unlikely(s.flags == SUB_SHADOW) else sub_account(s)
 
 
 cdef bint send_traced_to(
@@ -265,8 +278,8 @@ cdef char *put_part(
     """
     cdef bint replies = m.reply.p != NULL and m.reply.n != 0
     cdef bint on_behalf = False
-    cdef Slice name, plain = plain_reply(&m.reply)
-    cdef char indicator = WITH_REPLY if replies else WITHOUT
+    cdef Slice name, plain
+    cdef char indicator
     cdef size_t i
     if target.sub.kind != LEAF:
         on_behalf = names_origin(<Subscriber> target.link, m)
@@ -281,6 +294,7 @@ cdef char *put_part(
         p = put_text(p, b"HMSG " if header else b"LMSG ")
     p = put(p, subject.p, subject.n)
     if target.groups:
+        indicator = WITH_REPLY if replies else WITHOUT
         if m.remote != NULL and (<Subscriber> m.origin).kind == ROUTER and (<Subscriber> target.link).passes:
             indicator = PASSED_WITH_REPLY if replies else PASSED
         p = put(put_text(p, b" "), &indicator, 1)
@@ -289,8 +303,10 @@ cdef char *put_part(
         if target.sub.kind == GATEWAY and t.prefix != NULL:
             p = put(p, t.prefix, MAPPED_N)
         p = put(p, m.reply.p, m.reply.n)
-        if m.shown.p != NULL and is_jetstream_ack(&plain):   # what its subscribers see: see show_deliver_subject
-            p = put(put_text(p, b"@"), m.shown.p, m.shown.n)
+        if m.shown.p != NULL:
+            plain = plain_reply(&m.reply)
+            if is_jetstream_ack(&plain):   # what its subscribers see: see show_deliver_subject
+                p = put(put_text(p, b"@"), m.shown.p, m.shown.n)
     if target.groups:
         for i in range(t.ngroups):
             if t.groups[i].client == target.link:
