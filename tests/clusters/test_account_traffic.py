@@ -7,11 +7,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from support.clusters import line
 from support.launch import launcher
 from support.monitor import monitor
+from support.reload import attempt
 from support.servers import REFERENCE, Kind, Server, until
 from support.superclusters import SuperCluster
 from support.wire import header
@@ -293,6 +296,54 @@ def test_what_another_account_serves_is_its_own(linked: Linked, ends: tuple[int,
             ),
             Counted(received=linked.traffic(), sent=linked.traffic()),
         )
+
+
+def test_a_reload_keeps_the_counts(linked: Linked, here: Client, there: Client) -> None:
+    there.subscribe("kept")
+    there.reachable_from(here)
+    here.publish("kept", b"abc")
+    receive(there, 1)
+    counting = Counting(here.server, there.server)
+    assert all(each.received.total.msgs for each in counting.before)
+    for server in here.server, there.server:
+        attempt(server, server.conf.read_text().partition("\nio_threads")[0])
+    nothing = Counted(received=linked.traffic(), sent=linked.traffic())
+    counting.expect(nothing, nothing)
+
+
+def test_metrics(linked: Linked, here: Client, there: Client) -> None:
+    """gnats shows the same counts to Prometheus."""
+    if here.server.kind.is_reference:
+        pytest.skip("nats-server has no metrics")
+    there.subscribe("measured")
+    there.reachable_from(here)
+    here.publish("measured", b"abc")
+    receive(there, 1)
+    Counting(here.server, there.server)
+    found = counted(here.server, "P")
+    kind = {"routes": "route", "gateways": "gateway", "leafs": "leafnode"}[linked.link]
+    values = metrics(here.server)
+
+    def value(name: str, **labels: str) -> float:
+        return values[f"gnats_account_{name}_total", frozenset({"account": "P", **labels}.items())]
+
+    for direction, traffic in ("in", found.received), ("out", found.sent):
+        over = traffic.links[linked.link]
+        assert value("messages", direction=direction) == traffic.total.msgs
+        assert value("bytes", direction=direction) == traffic.total.bytes
+        assert value("link_messages", kind=kind, direction=direction) == over.msgs
+        assert value("link_bytes", kind=kind, direction=direction) == over.bytes
+
+
+def metrics(server: Server) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Return the values of /metrics by name and labels."""
+    with urlopen(f"http://{server.monitor_host}:{server.monitor_port}/metrics") as response:
+        families = text_string_to_metric_families(response.read().decode())
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
 
 
 def test_events_and_answers_have_the_same_counts(linked: Linked, ends: tuple[int, int]) -> None:
