@@ -206,7 +206,7 @@ class Account(account.Account):
         return self._counted
 
     def _count_traffic(self) -> dict[str, int]:
-        clients = [session.client for session in self.clients.values() if session.client]
+        clients: list[Subscriber] = [each.client for each in self.clients.values() if each.client]
         leafs = self._leaf_sessions()
         links = [*self._links().values()]
         return {

@@ -11,7 +11,6 @@ from gnats.core.routing.services import ExportedService, ImportedService
 from gnats.core.runtime.inbox import EV_LATENCY, EV_RESPONSES
 from gnats.core.runtime.quiesce import advance, passed
 from gnats.errors import OptionError
-from gnats.go.json import marshal
 from gnats.go.text import text_bytes
 from gnats.nkeys.identity import server_hash
 from gnats.options.options import Options

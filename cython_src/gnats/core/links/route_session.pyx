@@ -58,7 +58,7 @@ from gnats.core.sessioninput cimport go_on, input_init
 from gnats.core.subjects.interest_queue cimport InterestChange, change_origin, change_queue, change_subject
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.arrays cimport array_grow
-from gnats.includes.atomics cimport likely, load8, store8, unlikely
+from gnats.includes.atomics cimport likely, load8, store8
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 

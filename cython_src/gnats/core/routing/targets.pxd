@@ -46,8 +46,7 @@ cdef inline void targets_begin(Targets *t) noexcept nogil:
 cdef Slice imported_subject(const Message *m, const StreamImport *im, char *few) noexcept nogil
 # Add the link of a subscription. False: it does not take the message, or there is no memory.
 cdef bint targets_add(Targets *t, const Message *m, Subscription *s) noexcept nogil
-# Send to all; return to how many. Frees what targets_add has allocated. The account that the subscriptions are in counts
-# it.
+# Send to all; return to how many. The subscriptions' account counts it. Frees what targets_add has allocated.
 cdef uint64_t targets_send(Targets *t, const Message *m, Frames *frames) noexcept nogil
 # The same for a message that no account counts: it only passes through this server.
 cdef uint64_t targets_forward(Targets *t, const Message *m, Frames *frames) noexcept nogil
