@@ -143,6 +143,8 @@ class Server:
             self.log,
             server=self.description,
         )
+        self._agreed = not self.opts.cluster.generated
+        """A generated name of the cluster is in no details of clients until servers have agreed on one."""
         self._described = b""
         self.describe()
         self.others: Servers | None = None
@@ -713,13 +715,15 @@ class Server:
         """Use a new name of the cluster (setClusterName)."""
         self.opts = replace(self.opts, cluster=replace(self.opts.cluster, name=name, generated=generated))
         self._info.cluster = name
+        self._agreed = True
         self.accounts.rename_cluster(name)
         self.describe()
         self.log.notice(f"Cluster name updated to {name}")
 
     def description(self) -> dict[str, object]:
         """Return what details of clients say of their server (addServerAndClusterInfo in client.go)."""
-        members = {"server": self.name, "cluster": self.opts.cluster.name, "alts": self.links.alternates()}
+        cluster = self.opts.cluster.name if self._agreed else ""
+        members = {"server": self.name, "cluster": cluster, "alts": self.links.alternates()}
         return {name: value for name, value in members.items() if value}
 
     def describe(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.caller import Caller
 from support.clusters import launch_routed
 from support.launch import Launch
 from support.routepeer import POOL, SYSTEM, Fake, RouteListener, RoutePeer
@@ -221,6 +223,39 @@ def test_a_generated_name_gives_way_to_a_configured_one(launch: Launch) -> None:
         refused.send(late.connect(**GENERATED))
         text = 'Rejecting connection, cluster name "zzz" does not match "A"'
         assert refused.rest() == [f"-ERR '{text}'\r\n".encode()]
+
+
+SHARING = """
+accounts {
+  A { users: [ { user: a, password: pw } ], exports: [ { service: svc } ] }
+  B {
+    users: [ { user: b, password: pw } ]
+    imports: [ { service: { account: A, subject: svc }, share: true } ]
+  }
+}
+"""
+
+
+def test_requests_to_services_have_the_new_name(launch: Launch) -> None:
+    """Also those of accounts and clients that were there before; they never have a generated one."""
+    server = launch_routed(launch, "-D", cluster="name: ''", config=SHARING)
+    with (
+        Caller(server, "a") as service,
+        Caller(server, "b", inbox="_I.b") as requester,
+        Fake(cluster="A") as named,
+    ):
+        service.subscribe("svc")
+
+        def cluster() -> str | None:
+            requester.ask("svc")
+            details = json.loads(service.next_on("svc").headers["Nats-Request-Info"])
+            name: str | None = details.get("cluster")
+            return name
+
+        assert cluster() is None
+        named.dial(server, route_pool_size=POOL)
+        server.wait_log(r"\[INF\] Cluster name updated to A\n")
+        assert cluster() == "A"
 
 
 def test_of_two_generated_names_the_greater_wins(launch: Launch) -> None:
