@@ -23,7 +23,7 @@ from gnats.connection.closed_state import ClosedState
 from gnats.core.net.connection import Connection
 from gnats.core.runtime.inbox import EV_BEGUN, EV_CLOSED, EV_PONG
 from gnats.core.runtime.kinds import ROUTER
-from gnats.go.text import join_host_port, quote
+from gnats.go.text import join_host_port, printable, quote
 from gnats.go.url import URL
 from gnats.runtime.accept import AcceptLoop, listen_for_servers
 from gnats.runtime.reported import unmapped
@@ -285,7 +285,7 @@ class Cluster(Connections[Route]):
                 self._tls_failed(route.session, route.url)
             self.health.closed(route, final, reason, route.hint or route.trouble)
         route.session = None
-        remote = f" - Remote: {route.remote_name}" if route.remote_name else ""
+        remote = f" - Remote: {printable(route.remote_name)}" if route.remote_name else ""
         self._log.notice(f"{route} - Router connection closed: {ClosedState(reason)}{remote}")
         self.forget(route)
         self._note_attempt(route, reason)

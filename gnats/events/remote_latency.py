@@ -6,6 +6,8 @@ its half over the system account to the former, which publishes the two as one.
 
 from collections import OrderedDict
 from collections.abc import Callable, Container, Mapping
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gnats.clock import Timer, call_later, monotonic, monotonic_ns, time_ns
@@ -26,6 +28,10 @@ MOST = 65536
 """Halves of each kind, and requests without an answer, that are kept; beyond them the oldest go."""
 EARLY = 10.0
 """Seconds that a second half waits for the answer."""
+GONE = 1000
+"""Ends of entries that have gone, beyond the number of those that are there, before they are cleared away."""
+PAUSE = 0.1
+"""Seconds from one time of forgetting what has ended to the next."""
 _SUBJECT = "$SYS.LATENCY.M2."
 _NO_TIME = "0001-01-01T00:00:00Z"
 _MAPPED = "_GR_."
@@ -43,10 +49,16 @@ Half = tuple[Report, Callable[[Report], None]]
 
 
 class Waiting(Generic[Key, Value]):
-    """What waits for something else by a key, for so many seconds each."""
+    """What waits for something else by a key, for so many seconds each.
+
+    The cost of an entry does not grow with the number of others.
+    """
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Key, tuple[float, Value]] = OrderedDict()
+        self._ends: list[tuple[float, int, Key]] = []
+        """A heap of when entries end, also of some that have gone."""
+        self._numbers = count()
         self._timer: Timer | None = None
 
     def __len__(self) -> int:
@@ -54,10 +66,15 @@ class Waiting(Generic[Key, Value]):
 
     def add(self, key: Key, value: Value, seconds: float) -> None:
         """Keep a value, in the place of another one with the key."""
-        self._entries[key] = monotonic() + seconds, value
+        until = monotonic() + seconds
+        self._entries[key] = until, value
         self._entries.move_to_end(key)
+        heappush(self._ends, (until, next(self._numbers), key))
         if len(self._entries) > MOST:
             self._entries.popitem(last=False)
+        if len(self._ends) > 2 * len(self._entries) + GONE:
+            self._ends = [(end, next(self._numbers), key) for key, (end, _) in self._entries.items()]
+            heapify(self._ends)
         if self._timer is None:
             self._timer = call_later(seconds, self._expire)
 
@@ -69,18 +86,20 @@ class Waiting(Generic[Key, Value]):
     def close(self) -> None:
         """Forget all."""
         self._entries.clear()
+        self._ends.clear()
         if self._timer:
             self._timer.cancel()
             self._timer = None
 
     def _expire(self) -> None:
         now = monotonic()
-        for key in [key for key, (until, _) in self._entries.items() if until <= now]:
-            del self._entries[key]
+        while self._ends and self._ends[0][0] <= now:
+            until, _, key = heappop(self._ends)
+            if self._entries.get(key, (0.0, None))[0] == until:
+                del self._entries[key]
         self._timer = None
-        if self._entries:
-            first = min(until for until, _ in self._entries.values())
-            self._timer = call_later(first - now, self._expire)
+        if self._ends:
+            self._timer = call_later(max(self._ends[0][0] - now, PAUSE), self._expire)
 
 
 class RemoteLatency:

@@ -23,7 +23,7 @@ from gnats.gateways.info import GOSSIP, OwnInfo
 from gnats.gateways.remote import Remote
 from gnats.gateways.solicit import Solicitor
 from gnats.gateways.table import GatewayTable
-from gnats.go.text import SECOND, join_host_port, quote, text_bytes
+from gnats.go.text import SECOND, join_host_port, printable, quote, text_bytes
 from gnats.go.url import URL
 from gnats.runtime.accept import AcceptLoop, listen_for_servers
 from gnats.runtime.reported import unmapped
@@ -290,7 +290,7 @@ class Gateways(Connections[Gateway]):
                 self._tls_failed(session, remote, gateway.url)
             self.health.closed(gateway, final, reason)
         gateway.session = None
-        name = f" - Remote: {gateway.remote_name}" if gateway.remote_name else ""
+        name = f" - Remote: {printable(gateway.remote_name)}" if gateway.remote_name else ""
         self._log.notice(f"{gateway} - Gateway connection closed: {ClosedState(reason)}{name}")
         if self.table.remove(gateway) and gateway.outbound:
             with suppress(MemoryError):  # nothing is sent over a connection that is closed

@@ -47,6 +47,11 @@ def quote(text: str | bytes) -> str:
     return '"' + "".join(map(_quote_char, text)) + '"'
 
 
+def printable(text: str) -> str:
+    """Return what a peer has sent as it is, or quoted if a log could not show it in one line."""
+    return text if text.isprintable() else quote(text)
+
+
 def text_bytes(text: str) -> bytes:
     """Return the bytes of a text from the configuration, including the bytes that are not UTF-8."""
     return text.encode("utf-8", "surrogateescape")

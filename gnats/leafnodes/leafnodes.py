@@ -22,7 +22,7 @@ from gnats.core.links.leaf_session import LeafEvent
 from gnats.core.net.connection import Connection
 from gnats.core.runtime.inbox import EV_BEGUN, EV_CLOSED, EV_LEAF, EV_PONG
 from gnats.core.runtime.kinds import LEAF
-from gnats.go.text import duration, join_host_port, quote, text_bytes
+from gnats.go.text import duration, join_host_port, printable, quote, text_bytes
 from gnats.go.url import URL
 from gnats.leafnodes.authorization import LeafAuthorization
 from gnats.leafnodes.first_info import FirstInfo
@@ -464,7 +464,7 @@ class LeafNodes(Connections[Leaf]):
         leaf.closed(why, num_subs, data if isinstance(data, bytes) else b"")
         self._hooks.closed(leaf)
         self._count_end(leaf.final, reason)
-        remote = f" - Remote: {leaf.peer_name}" if leaf.peer_name else ""
+        remote = f" - Remote: {printable(leaf.peer_name)}" if leaf.peer_name else ""
         self._log.notice(f"{leaf} - Leafnode connection closed: {why}{remote}")
         if leaf.has_joined:
             self.health.closed(leaf, leaf.final, reason, leaf.trouble)
@@ -593,6 +593,7 @@ class LeafNodes(Connections[Leaf]):
             greeting=greeting,
             cluster=text_bytes(leaf.peer_cluster),
             spoke=leaf.spoke,
+            dialled=leaf.solicited,
             isolated=leaf.isolated,
             headers=leaf.headers,
             traces=leaf.proto >= TRACES_PROTO,

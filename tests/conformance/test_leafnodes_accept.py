@@ -552,3 +552,28 @@ def test_connz_lists_what_a_closed_leaf_node_had_subscribed_to(launch: Launch, f
         subjects = [row if details == "1" else (row["subject"], row.get("qgroup", "")) for row in rows]
         wanted = ["of.group", "plain"] if details == "1" else [("of.group", "g"), ("plain", "")]
         assert sorted(subjects) == wanted
+
+
+@pytest.mark.parametrize(
+    "name", ["a\tb", "q\tA\tfoo\r\nRMSG\tV\tx\t0\r\n\r\nLS+\tq", "a\x00b", "a\x7f", "n" * 256]
+)
+def test_a_cluster_whose_name_would_break_lines_of_routes(launch: Launch, fake: FakeLeaf, name: str) -> None:
+    server = launch_accepting(launch, "-D")
+    if server.kind.is_reference:
+        pytest.skip("the reference writes such a name into its lines to other servers")
+    peer = fake.greet(server)
+    peer.send(fake.connect(cluster=name))
+    (error,) = peer.rest()
+    assert error.startswith(b"-ERR 'cluster name cannot ")
+
+
+def test_a_server_name_that_is_no_line_of_a_log(launch: Launch, fake: FakeLeaf) -> None:
+    server = launch_accepting(launch, "-D")
+    if server.kind.is_reference:
+        pytest.skip("the reference logs it as it is")
+    peer = fake.greet(server)
+    peer.send(fake.connect(name="x\r\n[1] FORGED") + b"PING\r\n")
+    peer.take_connected()
+    peer.close()
+    server.wait_log(r'Leafnode connection closed: .* - Remote: "x\\r\\n\[1\] FORGED"')
+    assert "\n[1] FORGED" not in server.log

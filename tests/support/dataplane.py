@@ -117,6 +117,7 @@ class DataPlane:
             account,
             cluster=cluster,
             spoke=spoke,
+            dialled=spoke,
             isolated=isolated,
             headers=headers,
             **({"traces": True, "loop_subject": b"$LDS.own"} | terms),

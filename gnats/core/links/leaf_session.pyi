@@ -58,6 +58,7 @@ class LeafSession(LinkSession):
         cluster: bytes,
         spoke: bool,
         isolated: bool,
+        dialled: bool = False,
         headers: bool,
         traces: bool,
         loop_subject: bytes,
@@ -70,11 +71,12 @@ class LeafSession(LinkSession):
         """Begin to exchange interest and messages with the peer, which is registered; go on parsing.
 
         `greeting` is sent first. The peer, of `cluster`, gets what happens in `account`. `spoke`: the peer is
-        the hub. `isolated`: it is not told of other leaf nodes' interest. `headers` and `traces` say what the
-        peer knows. `loop_subject` and the subjects in `mapped` are announced whoever subscribes; when the
-        former comes back, LEAF_LOOP is reported. `permissions` say what is announced (subscribe), and what
-        the peer may subscribe to and is sent (publish); `receive` what the peer may send (publish); a spoke
-        may be sent what is announced. Call it once. Raises MemoryError.
+        the hub. `dialled`: this server has dialled it. `isolated`: it is not told of other leaf nodes'
+        interest. `headers` and `traces` say what the peer knows. `loop_subject` and the subjects in `mapped`
+        are announced whoever subscribes; when the former comes back, LEAF_LOOP is reported. `permissions` say
+        what is announced (subscribe), and what the peer may subscribe to and is sent (publish); `receive`
+        what the peer may send (publish); a spoke may be sent what is announced. Call it once. Raises
+        MemoryError.
         """
     def set_permissions(self, permissions: Permissions | None, receive: Permissions | None = None) -> None:
         """Replace join()'s permissions: tell the peer what it may hear of now. Raises MemoryError."""

@@ -18,6 +18,8 @@ MAX_PING_INTERVAL = 30.0
 NO_CLUSTER = "_"
 """Stands on routes for the cluster of leaf nodes that are in none; no cluster can be called so."""
 RESERVED = "cluster name is reserved"
+LONGEST_NAME = 255
+"""Bytes of a cluster's name: it is part of lines that have a limit."""
 
 NOT_SUPPORTED, OFF, ACCEPT, S2_AUTO = "not supported", "off", "accept", "s2_auto"
 S2_UNCOMPRESSED, S2_FAST, S2_BETTER, S2_BEST = "s2_uncompressed", "s2_fast", "s2_better", "s2_best"
@@ -166,6 +168,10 @@ def name_fault(name: str) -> str:
     """Return why a cluster cannot have a name; empty: it can."""
     if " " in name:
         return "cluster name cannot contain spaces"
+    if any(letter < " " or letter == "\x7f" for letter in name):  # servers write it into their lines
+        return "cluster name cannot contain control characters"
+    if len(name.encode("utf-8", "replace")) > LONGEST_NAME:
+        return f"cluster name cannot be longer than {LONGEST_NAME} bytes"
     return RESERVED if name == NO_CLUSTER else ""
 
 

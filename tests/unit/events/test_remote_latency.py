@@ -122,3 +122,16 @@ async def test_the_oldest_go_when_too_many_wait(monkeypatch: pytest.MonkeyPatch)
         waiting.add(number, str(number), 60.0)
     assert [waiting.take(number) for number in (2, 3, 1, 4, 4)] == [None, "3", "1", "4", None]
     waiting.close()
+
+
+async def test_ends_of_what_has_gone_are_cleared_away() -> None:
+    """Their number does not grow with the time that entries may wait."""
+    waiting: Waiting[int, int] = Waiting()
+    try:
+        for number in range(20 * remote_latency.GONE):
+            waiting.add(number, number, 3600.0)
+            assert waiting.take(number) == number
+        assert len(waiting) == 0
+        assert len(waiting._ends) <= remote_latency.GONE + 1
+    finally:
+        waiting.close()

@@ -39,7 +39,8 @@ cdef class LeafSession(LinkSession):
     cdef uint8_t info_first        # the peer may send INFO before its CONNECT
     # set by join(), under lock; the owner's from CTL_JOINED on
     cdef void *staged_account      # borrowed Account; `keep` has it
-    cdef uint8_t staged_form, staged_traces, staged_spoke, staged_isolated
+    cdef uint8_t staged_form, staged_traces, staged_spoke, staged_isolated, staged_dialled
+    cdef uint8_t own_hub           # the peer is the hub, and this server has dialled it: its replies are trusted
     cdef Slice staged_cluster, loop_subject
     cdef int64_t max_subs          # -1: any number
     cdef int staged_max_payload
@@ -63,6 +64,8 @@ cdef class LeafSession(LinkSession):
     # Return whether CHECK_DENIALS will be needed.
     cdef uint8_t denials_to_come(self) noexcept nogil
     cdef void note_to_come(self, const char *subject, size_t n, size_t qn) noexcept nogil
+    # Return whether a request of the peer may name a mapped reply: answers to what follows the prefix go there then.
+    cdef bint may_map(self, const Slice *reply) noexcept nogil
     cdef void announce_mapped_differences(self) noexcept nogil
     cdef void change_mapped(self) noexcept nogil
     cdef void unsubscribe_denied(self) noexcept nogil

@@ -152,6 +152,7 @@ cdef class LeafSession(LinkSession):
         bytes cluster not None,
         bint spoke,
         bint isolated,
+        bint dialled=False,
         bint headers,
         bint traces,
         bytes loop_subject not None,
@@ -163,8 +164,8 @@ cdef class LeafSession(LinkSession):
     ) -> None:
         """Begin to exchange interest and messages with the peer, which is registered: send `greeting`, go on parsing.
 
-        The peer, of `cluster`, gets what happens in `account`. `spoke`: the peer is the hub. `isolated`: it is not told
-        of other leaf nodes' interest. `headers` and `traces` say what the peer knows. `loop_subject` and the subjects
+        The peer, of `cluster`, gets what happens in `account`. `spoke`: the peer is the hub. `dialled`: this server has
+        dialled it. `isolated`: it is not told of other leaf nodes' interest. `headers` and `traces` say what the peer knows. `loop_subject` and the subjects
         in `mapped` are announced whoever subscribes; when the former comes back, LEAF_LOOP is reported. `permissions`
         say what is announced (subscribe), and what the peer may subscribe to and is sent (publish); `receive` what the
         peer may send (publish); without it a spoke may send what is announced. Call it once. Raises MemoryError.
@@ -185,6 +186,7 @@ cdef class LeafSession(LinkSession):
         self.staged_mapped = names
         self.mapped_staged = 1
         self.staged_spoke = spoke
+        self.staged_dialled = dialled
         self.staged_isolated = isolated
         self.staged_form = FORM_RHMSG if headers else FORM_RMSG
         self.staged_traces = traces
@@ -252,6 +254,7 @@ cdef class LeafSession(LinkSession):
         self.account = self.staged_account
         self.cluster = self.staged_cluster
         self.spoke = self.staged_spoke
+        self.own_hub = self.staged_spoke and self.staged_dialled
         self.isolated = self.staged_isolated
         self.mapped = self.staged_mapped
         self.staged_mapped = NULL
@@ -448,10 +451,14 @@ cdef class LeafSession(LinkSession):
         cdef Slice plain = plain_reply(subject)
         if is_service_reply(plain.p, plain.n) or is_jetstream_ack(&plain):
             return True
-        if self.spoke and is_gateway_reply(subject):
+        if self.own_hub and is_gateway_reply(subject):
             return True
         return self.may_send(&plain) or (
             not self.spoke and self.guard.permissions != NULL and may_reply(&self.guard, self.ps, subject))
+
+    cdef bint may_map(self, const Slice *reply) noexcept nogil:
+        cdef Slice plain = plain_reply(reply)
+        return self.own_hub or may_subscribe_to(self.guard.permissions, plain.p, plain.n)
 
     cdef bint may_send(self, const Slice *subject) noexcept nogil:
         """Return whether permissions allow the peer to send messages of a subject."""
@@ -559,6 +566,9 @@ cdef class LeafSession(LinkSession):
             return self.report(LEAF_PUBLISH_DENIED, m.subject.p, m.subject.n)
         if unlikely(is_mapped_reply(&m.subject)) and not take_answer(self, &m, &own):
             return go_on(self)
+        if unlikely(is_mapped_reply(&m.reply)) and not self.may_map(&m.reply):
+            m.reply = plain_reply(&m.reply)
+            m.line = NULL
         show_deliver_subject(&m)
         if unlikely(m.hdr != 0) and may_be_traced(self, &m):
             self.route_traced(&m)

@@ -26,7 +26,7 @@ from gnats.core.subjects.interest_queue cimport (
 )
 from gnats.core.subjects.sublist cimport InterestSink, Subscription
 from gnats.core.subjects.trie cimport Interest, Node
-from gnats.includes.atomics cimport load8, load_ptr_acquire, store8, store8_release, store_ptr_release
+from gnats.includes.atomics cimport exchange8, load8, load_ptr_acquire, store8, store8_release, store_ptr_release
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum:
@@ -250,8 +250,7 @@ cdef bint link_remove_gone(Subscriber owner, Link *link) noexcept nogil:
     if not load8(&link.gone):
         return False
     store8(&link.gone, 0)
-    untold = load8(&link.untold)
-    store8(&link.untold, 0)
+    untold = exchange8(&link.untold, 0)   # an account that goes meanwhile sets it again
     remove_subs_in(owner, link, NULL)
     return untold
 

@@ -282,13 +282,22 @@ cdef int unsupported(Parser *parser, const char *arg, size_t n) noexcept nogil:
     return parser.on.violation(parser.owner, UNSUPPORTED_OPERATION, 0, arg, n)
 
 
+cdef inline int64_t line_limit(const Parser *parser) noexcept nogil:
+    """Return the most bytes of a line. What a leaf node may say must fit into a line of a route, with the names of its
+    account and cluster; and a route's line may name many queue groups: else a client could have it closed."""
+    cdef int64_t limit = parser.max_control_line
+    if parser.kind == LEAF:
+        return limit * 15
+    if parser.kind == ROUTER or parser.kind == GATEWAY:
+        return limit * 256
+    return limit if parser.kind == CLIENT else limit * 16
+
+
 cdef int save_arg(Parser *parser, const char *p, size_t n) noexcept nogil:
     """Keep a part of a line. A line over max_control_line is a violation; a CR at its end does not count."""
-    cdef int64_t limit = parser.max_control_line
+    cdef int64_t limit = line_limit(parser)
     cdef size_t cap
     cdef char *grown
-    if parser.kind != CLIENT:
-        limit *= 16
     if <int64_t> (parser.arg_len + n) - parser.drop > limit:
         return parser.on.violation(parser.owner, OVER_MAX_CONTROL_LINE, parser.arg_len + n, p, n)
     if parser.arg_len + n > parser.arg_cap:
@@ -321,10 +330,8 @@ cdef inline const char *name_by_kind(const Parser *parser, const char *client, c
 
 
 cdef int end_arg(Parser *parser, uint8_t state, char *arg, size_t n, bint in_arg_buf) noexcept nogil:
-    cdef int64_t limit = parser.max_control_line
+    cdef int64_t limit = line_limit(parser)
     cdef int rc
-    if parser.kind != CLIENT:
-        limit *= 16
     if <int64_t> n > limit:
         return parser.on.violation(parser.owner, OVER_MAX_CONTROL_LINE, n, arg, n)
     if state == PUB_ARG or state == HPUB_ARG:

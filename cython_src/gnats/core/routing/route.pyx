@@ -97,6 +97,7 @@ cdef enum:
     NAMES_COMPARED = 8   # names of queue groups for a unit of a turn
     NATIVE_COST = 16   # units of a turn that one of them takes
     FEW_BYTES = 256    # bytes of a result with subscribers so few that their cost does not count
+    MOST_MAPPED = 1024   # bytes of a mapped reply that a client's answer is looked up by: each client keeps many
 
 
 # Native subscribers of a message, and shadows of such: they come last.
@@ -421,7 +422,9 @@ cdef inline bint note_remote_request(const Message *m, const Subscription *s) no
     cdef Slice reply = plain_reply(&m.reply)
     if unlikely(is_tracked_reply(&reply)) and m.hop == NULL:   # else this server has made the reply
         note_request(<Subscriber> s.client, m, &reply)
-    return not is_mapped_reply(&m.reply) or remember_reply(<Subscriber> s.client, m)
+    if not is_mapped_reply(&m.reply) or m.reply.n > MOST_MAPPED:
+        return True
+    return remember_reply(<Subscriber> s.client, m)
 
 
 cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept nogil:

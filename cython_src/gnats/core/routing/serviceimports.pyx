@@ -30,7 +30,7 @@ from gnats.core.routing.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOut
 from gnats.core.routing.tracing cimport set_trace_dest
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.inbox cimport EV_RESPONSES
-from gnats.core.runtime.kinds cimport ACCOUNT, CLIENT, GATEWAY, JETSTREAM, LEAF, ROUTER
+from gnats.core.runtime.kinds cimport GATEWAY, LEAF, ROUTER, SYSTEM
 from gnats.core.runtime.quoting cimport put_json_string
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerDetails
@@ -150,7 +150,7 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
         monotonic_ns() if tracked else m.ps.now)
     if reply.arm:
         expect(m, si.se)
-    if has_details((<Subscriber> m.origin).kind):
+    if names_requester((<Subscriber> m.origin).kind):
         named = request_header(<Subscriber> m.origin, <Account> si.account, &hop, m.hop, &request, sizes)
         ready = named != NULL
     if unlikely(m.trace != NULL):
@@ -228,8 +228,10 @@ cdef void choose_details(const ServiceImport *si, const Message *m, Hop *hop) no
         hop.reply.n = 0
 
 
-cdef inline bint has_details(uint8_t kind) noexcept nogil:
-    return kind == CLIENT or kind == LEAF or kind == JETSTREAM or kind == ACCOUNT
+cdef inline bint names_requester(uint8_t kind) noexcept nogil:
+    """Return whether a request gets a header that says who asks. One of another server's has that server's; but what
+    comes from another server and is a request only here is a response there, with any header."""
+    return kind != SYSTEM
 
 
 cdef bint enter(const Hop *before, Hop *hop) noexcept nogil:

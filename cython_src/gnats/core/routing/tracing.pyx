@@ -15,6 +15,7 @@ from gnats.core.messages.reserved cimport is_gateway_reply, is_raft_subject
 from gnats.core.net.log_records cimport LOG_PUBLISH_VIOLATION, LOG_TRACE_BAD_DESTINATION, LOG_TRACE_ORIGIN
 from gnats.core.net.pollstate cimport hand_over_first, poller_random
 from gnats.core.runtime.inbox cimport EV_MSG_TRACE
+from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
 from gnats.core.runtime.kinds cimport CLIENT, GATEWAY, LEAF, ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.subject cimport is_valid_publish_subject
@@ -91,7 +92,8 @@ cdef TraceOutcome init_msg_trace(Subscriber publisher, Message *m, bint *disable
             return TRACE_NOT
         dest.p = <char *> own.data
         dest.n = own.n
-    if not is_valid_publish_subject(dest.p, dest.n):
+    # A longer one would be too long for the lines of other servers.
+    if dest.n > MAX_CONTROL_LINE_SIZE or not is_valid_publish_subject(dest.p, dest.n):
         publisher.log(LOG_TRACE_BAD_DESTINATION, 0, dest.p, dest.n)
         return TRACE_SKIP if only else TRACE_NOT
     if is_reserved(&dest) or (

@@ -15,7 +15,12 @@ from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.const cimport MAX_PAYLOAD_SIZE
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.atomics cimport exchange8, load8, store8, store64
-from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.pthread cimport (
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+    pthread_rwlock_rdlock,
+    pthread_rwlock_unlock,
+)
 from gnats.includes.times cimport time_after, time_before
 from gnats.includes.units cimport MILLISECOND, SECOND
 from gnats.jetstream.consumer.consumeracks cimport on_ack, on_flow_control
@@ -572,12 +577,14 @@ cdef int set_deliver_subject(ConsumerState o, config) except -1:
     if o.notification == NULL:
         free(copy)
         raise MemoryError
+    # on_interest() runs with this lock held to write, and may have run already.
+    pthread_rwlock_rdlock(&account.sublist.lock)
+    exchange8(&o.listeners, o.notification.interest)
+    pthread_rwlock_unlock(&account.sublist.lock)
     pthread_mutex_lock(&o.lock)
     free(o.dsubj)
     o.dsubj = copy
     o.dsubj_n = PyBytes_GET_SIZE(subject)
-    # Read the notification's present interest: on_interest() may have run for it already.
-    exchange8(&o.listeners, o.notification.interest)
     exchange8(&o.recheck, 1)
     pthread_mutex_unlock(&o.lock)
     return 0

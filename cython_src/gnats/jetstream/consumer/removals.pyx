@@ -112,6 +112,7 @@ cdef void purged(
         if ours:
             purge(o, last + 1 if start == 0 and not wider else start, wider)
         stream_num_pending(o)
+        kick(o)   # what max_ack_pending held back may be delivered, and deadlines have changed
     pthread_mutex_unlock(&o.lock)
 
 

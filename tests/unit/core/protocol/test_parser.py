@@ -182,10 +182,12 @@ def test_a_line_without_end_is_refused_before_it_fills_memory() -> None:
     assert probe.calls == [("violation", Violation.OVER_MAX_CONTROL_LINE)]
 
 
-def test_other_kinds_may_have_lines_sixteen_times_as_long() -> None:
-    line = b"RS+ $G " + b"x" * (4096 * 16 - 3)
-    assert parse(line + b"\r\n", kind=ROUTER)[0] == [("sub", line[4:])]
-    assert parse(line + b"x\r\n", kind=ROUTER)[0] == [("violation", Violation.OVER_MAX_CONTROL_LINE)]
+@pytest.mark.parametrize("kind, times, verb", [(LEAF, 15, b"LS+ "), (ROUTER, 256, b"RS+ ")])
+def test_other_kinds_may_have_longer_lines(kind: int, times: int, verb: bytes) -> None:
+    """What a leaf node says fits into a route's line with the names of account and cluster."""
+    line = verb + b"$G " + b"x" * (4096 * times - 3)
+    assert parse(line + b"\r\n", kind=kind)[0] == [("sub", line[4:])]
+    assert parse(line + b"x\r\n", kind=kind)[0] == [("violation", Violation.OVER_MAX_CONTROL_LINE)]
 
 
 def test_pedantic_mode_reports_a_subject_that_is_none_and_goes_on() -> None:
