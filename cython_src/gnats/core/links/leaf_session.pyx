@@ -165,10 +165,11 @@ cdef class LeafSession(LinkSession):
         """Begin to exchange interest and messages with the peer, which is registered: send `greeting`, go on parsing.
 
         The peer, of `cluster`, gets what happens in `account`. `spoke`: the peer is the hub. `dialled`: this server has
-        dialled it. `isolated`: it is not told of other leaf nodes' interest. `headers` and `traces` say what the peer knows. `loop_subject` and the subjects
-        in `mapped` are announced whoever subscribes; when the former comes back, LEAF_LOOP is reported. `permissions`
-        say what is announced (subscribe), and what the peer may subscribe to and is sent (publish); `receive` what the
-        peer may send (publish); without it a spoke may send what is announced. Call it once. Raises MemoryError.
+        dialled it. `isolated`: it is not told of other leaf nodes' interest. `headers` and `traces` say what the peer
+        knows. `loop_subject` and the subjects in `mapped` are announced whoever subscribes; when the former comes back,
+        LEAF_LOOP is reported. `permissions` say what is announced (subscribe), and what the peer may subscribe to and
+        is sent (publish); `receive` what the peer may send (publish); without it a spoke may send what is announced.
+        Call it once. Raises MemoryError.
         """
         cdef Mapped *names
         self.append_remote(greeting)
