@@ -92,14 +92,14 @@ def test_the_files(groups: dict[bytes, list[Path]]) -> None:
         votes = set()
         for folder in groups[name]:
             size, peers, _ = messages.read_peer_state((folder / "peers.idx").read_bytes())
-            assert (size, len(set(peers))) == (3, 3)
+            assert 2 <= len(set(peers)) <= size <= 3
             term, vote = messages.read_term_vote((folder / "tav.idx").read_bytes())
             assert term > 0
             votes.add(vote)
             for snapshot in (folder / "snapshots").glob("snap.*[0-9]"):
                 at, index, known, _ = messages.read_snapshot(snapshot.read_bytes(), name)
                 assert snapshot.name == f"snap.{at}.{index}"
-                assert messages.read_peer_state(known)[0] == 3
+                assert 1 <= messages.read_peer_state(known)[0] <= 3  # perhaps of when not all were known
         assert votes - {b""} <= set(peers)
 
 

@@ -35,6 +35,7 @@ TEST = "only tests call it"
 COMPRESSED = "test_s2transport: no scene has a compressed link"
 START = "at the start of a server, which a MemoryError ends"
 FIRST = "with the first message that a poller has for another one, which mostly comes before calls fail"
+FIRST_OVER_LINKS = "with an account's first message over a link, which mostly comes before calls fail"
 NOT_FAILED = {
     # not part of a running server
     "core.auth.permission_cache.measure": (2, TEST),
@@ -61,6 +62,7 @@ NOT_FAILED = {
     "core.routing.route.add_last": (1, "test_failing_server: many imports of one subject"),
     # at the start of a server, of a stream or of a consumer, where a MemoryError ends it
     "core.accounts.registry.table_new": (1, START),
+    "core.accounts.link_traffic.link_traffic_new": (1, FIRST_OVER_LINKS),
     "core.poller.__cinit__": (1, START),
     "core.routing.remote.make_handoffs": (1, FIRST),
     "jetstream.engine.engine.__cinit__": (1, START),

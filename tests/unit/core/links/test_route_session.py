@@ -243,7 +243,6 @@ def test_streams_show_the_subject_behind_the_at_sign(plane: DataPlane, other: in
         (b"MSG foo 1", True),
         (b"NONSENSE", True),
         (b"-ERR 'No'", True),
-        (b"RS+ A " + b"x" * 70000, True),
     ],
     ids=lambda value: value[:24].decode() if isinstance(value, bytes) else "",
 )
