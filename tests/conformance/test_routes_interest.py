@@ -253,7 +253,7 @@ REFUSED: dict[str, tuple[bytes, bytes, str]] = {
     "MSG": (b"MSG foo 1 0\r\n\r\n", UNKNOWN, "Router parser ERROR, state=0, i=0: proto='"),
     "unknown verb": (b"FOO\r\n", UNKNOWN, "Router parser ERROR, state=0, i=0: proto='"),
     "too long a line": (
-        b"RS+ $G %b\r\n" % (b"x" * 70_000),
+        b"RS+ $G %b\r\n" % (b"x" * 1_100_000),
         b"-ERR 'maximum control line exceeded'\r\n",
         "maximum control line exceeded",
     ),
