@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from gnats.log.logger import Logger
 
 
+ERRORS_A_SECOND = 20
+"""Errors of one peer that are logged."""
+
+
 class Leaf(Session):
     """A connection between an account of this server and one of another server.
 
@@ -30,6 +34,7 @@ class Leaf(Session):
     """
 
     __slots__ = (
+        "_errors",
         "_started",
         "_trouble",
         "_trouble_since",
@@ -110,6 +115,8 @@ class Leaf(Session):
         self.has_info = False
         """The peer's first INFO has come to an end: CONNECT was sent (of a connection that was dialled)."""
         self.has_joined = False
+        self._errors = 0, 0
+        """The last second with an error of the peer, and how many there were in it."""
         self.counts_cluster = False
         """It is counted in its account's leaf_clusters."""
         self.registered = False
@@ -130,6 +137,13 @@ class Leaf(Session):
     def session(self) -> "LeafSession | None":
         """The data plane's side; None once it is closed."""
         return cast("LeafSession | None", self.client)
+
+    def logs_error(self) -> bool:
+        """Return whether one more error of the peer is logged, and count it. It may send any number."""
+        second = int(monotonic())
+        count = self._errors[1] + 1 if self._errors[0] == second else 1
+        self._errors = second, count
+        return count <= ERRORS_A_SECOND
 
     @property
     def solicited(self) -> bool:

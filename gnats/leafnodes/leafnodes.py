@@ -92,6 +92,10 @@ class Hooks:
     """Another server has connected an account."""
 
 
+LONGEST_ERROR = 2048
+"""Characters of an error of a peer that are logged."""
+
+
 class LeafNodes(Connections[Leaf]):
     """The leaf node connections of a server, in both directions.
 
@@ -417,17 +421,18 @@ class LeafNodes(Connections[Leaf]):
 
     def _peer_error(self, leaf: Leaf, text: str) -> None:
         """Handle the peer's -ERR (leafProcessErr). It closes the connection itself, if it wants to."""
-        self._log.error(f"{leaf} - Leafnode Error {text}")
+        say = self._log.error if leaf.logs_error() else self._log.debug
+        say(f"{leaf} - Leafnode Error {text[:LONGEST_ERROR]}")
         leaf.trouble = peers_words(text)
         dropped = f"{leaf} - Leafnode connection dropped"
         if SAME_CLUSTER_NAME in text:
             delay = self._delay(leaf, SAME_CLUSTER_DELAY)
             why = "with same cluster name error"
-            self._log.error(f"{dropped} {why}. Delaying attempt to reconnect for {delay}")
+            say(f"{dropped} {why}. Delaying attempt to reconnect for {delay}")
         elif MIN_VERSION in text:
             delay = self._delay(leaf, MIN_VERSION_DELAY)
             why = "due to minimum version requirement"
-            self._log.error(f"{dropped} {why}. Delaying attempt to reconnect for {delay}")
+            say(f"{dropped} {why}. Delaying attempt to reconnect for {delay}")
         elif "Loop detected" in text:
             self._loop(leaf, tell=False)
         elif str(DUPLICATE) in text:

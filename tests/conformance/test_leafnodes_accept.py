@@ -577,3 +577,15 @@ def test_a_server_name_that_is_no_line_of_a_log(launch: Launch, fake: FakeLeaf) 
     peer.close()
     server.wait_log(r'Leafnode connection closed: .* - Remote: "x\\r\\n\[1\] FORGED"')
     assert "\n[1] FORGED" not in server.log
+
+
+def test_errors_of_a_peer_are_logged_within_bounds(launch: Launch, fake: FakeLeaf) -> None:
+    server = launch_accepting(launch)
+    if server.kind.is_reference:
+        pytest.skip("the reference logs them all")
+    peer = fake.dial(server)
+    for _ in range(20):
+        peer.send(b"-ERR '%b'\r\n" % (b"x" * 50_000) * 20)
+        peer.fence()
+    assert "Leafnode Error" in server.log
+    assert len(server.log) < 400 * 5000
