@@ -458,39 +458,36 @@ def encode(bytes data not None) -> bytes:
     return out[:size]
 
 
-def decode(bytes data not None, uint64_t limit) -> bytes:
+cdef bytes decoded(
+    bytes data, int64_t size, int (*decode)(const uint8_t *data, size_t n, uint8_t *out, size_t size) noexcept nogil
+):
+    """Decode to `size` bytes; below 0, it is an S2Error."""
     cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
     cdef size_t n = len(data)
-    cdef int64_t size = s2_decoded_size(p, n, limit)
     cdef int bad
     if size < 0:
         raise s2_error(size)
     out = PyBytes_FromStringAndSize(NULL, size)
     cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(out)
     with nogil:
-        bad = s2_decode(p, n, to, size)
+        bad = decode(p, n, to, size)
     if bad:
         raise s2_error(bad)
     return out
+
+
+def decode(bytes data not None, uint64_t limit) -> bytes:
+    return decoded(data, s2_decoded_size(<const uint8_t *> PyBytes_AS_STRING(data), len(data), limit), s2_decode)
 
 
 def decode_block(bytes data not None, uint64_t limit) -> bytes:
-    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
-    cdef const uint8_t *at = p
-    cdef size_t n = len(data)
+    cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(data)
     cdef uint64_t size
-    cdef int bad
-    if not get_uvarint(&at, p + n, &size):
+    if not get_uvarint(&at, at + len(data), &size):
         raise s2_error(S2_BAD)
-    if size > limit:
+    if size > limit or size > <uint64_t> INT64_MAX:
         raise s2_error(S2_TOO_LARGE)
-    out = PyBytes_FromStringAndSize(NULL, size)
-    cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(out)
-    with nogil:
-        bad = s2_decode_block(p, n, to, size)
-    if bad:
-        raise s2_error(bad)
-    return out
+    return decoded(data, <int64_t> size, s2_decode_block)
 
 
 def crc(bytes data not None) -> int:

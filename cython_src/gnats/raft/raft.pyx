@@ -644,7 +644,7 @@ cdef void take_record(
         if via == VIA_NEW:   # else what lies between is on its way, or the catch-up stalls and begins again
             begin_catchup(r, ae, subject, now)
         return
-    if ae.pindex < r.commit and (ae.n == 0 or ae.pindex + 1 <= r.commit):
+    if ae.pindex < r.commit:
         if ae.n and via == VIA_NEW:
             answer(r, SEND_ANSWER, subject, ae.term, ae.pindex + 1, True)   # it is committed, and so the same
         return

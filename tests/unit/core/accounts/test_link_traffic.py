@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from support.dataplane import DataPlane, Peer
 
@@ -18,23 +16,6 @@ HERE, THERE = b"G", b"F"
 """Names of clusters: that of this server, and another one."""
 SERVER, OTHER = b"ID1", b"ID2"
 """This server, and one of the same cluster."""
-
-
-@pytest.fixture(params=[1, 2], ids=["one poller", "two"])
-def plane(request: pytest.FixtureRequest) -> Iterator[DataPlane]:
-    with DataPlane(request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def other(plane: DataPlane) -> int:
-    """Another poller than the first, if there is one."""
-    return len(plane.pollers) - 1
-
-
-@pytest.fixture
-def account(plane: DataPlane) -> Account:
-    return plane.account("A")
 
 
 def answer_to(server: bytes, cluster: bytes = HERE) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from support.dataplane import COMMAND, DataPlane, Peer
@@ -18,23 +18,6 @@ from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_LOG, EV_
 pytestmark = pytest.mark.timeout(60)
 
 START, COMPLETE = 2, 3
-
-
-@pytest.fixture(params=[1, 2], ids=["one poller", "two"])
-def plane(request: pytest.FixtureRequest) -> Iterator[DataPlane]:
-    with DataPlane(request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def other(plane: DataPlane) -> int:
-    """Another poller than the first, if there is one."""
-    return len(plane.pollers) - 1
-
-
-@pytest.fixture
-def account(plane: DataPlane) -> Account:
-    return plane.account("A")
 
 
 def read(line: bytes) -> bytes | tuple[int, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -19,18 +19,6 @@ pytestmark = pytest.mark.timeout(120)
 PING = b"PING\r\n"
 DIFFERS = b'INFO {"digest":"differs"}\r\n'
 AGAIN = b'INFO {"digest":"again"}\r\n'
-
-
-@pytest.fixture(params=[1, 2], ids=["one poller", "two"])
-def plane(request: pytest.FixtureRequest) -> Iterator[DataPlane]:
-    with DataPlane(request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def other(plane: DataPlane) -> int:
-    """Another poller than the first, if there is one."""
-    return len(plane.pollers) - 1
 
 
 def digest(*interest: tuple[bytes, int]) -> bytes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from support.dataplane import DataPlane, Peer, flood, permissions
 
@@ -16,23 +14,6 @@ from gnats.options.values.auth import Permissions, SubjectPermission
 
 pytestmark = pytest.mark.timeout(60)
 LDS = b"LS+ $LDS.own\r\n"
-
-
-@pytest.fixture(params=[1, 2], ids=["one poller", "two"])
-def plane(request: pytest.FixtureRequest) -> Iterator[DataPlane]:
-    with DataPlane(request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def other(plane: DataPlane) -> int:
-    """Another poller than the first, if there is one."""
-    return len(plane.pollers) - 1
-
-
-@pytest.fixture
-def account(plane: DataPlane) -> Account:
-    return plane.account("A")
 
 
 def told(peer: Peer) -> list[bytes]:

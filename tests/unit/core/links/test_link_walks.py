@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from support.dataplane import COMMAND, DataPlane, Peer, permissions
@@ -19,18 +19,6 @@ MANY = 20_000
 """Subscriptions that take several turns."""
 PENDING = 1 << 20
 """More bytes than wait for a peer that reads nothing."""
-
-
-@pytest.fixture(params=[1, 2], ids=["one poller", "two"])
-def plane(request: pytest.FixtureRequest) -> Iterator[DataPlane]:
-    with DataPlane(request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def other(plane: DataPlane) -> int:
-    """Another poller than the first, if there is one."""
-    return len(plane.pollers) - 1
 
 
 def subjects(numbers: range) -> set[bytes]:
@@ -83,25 +71,12 @@ def step(plane: DataPlane) -> None:
         poller.run_once(0)
 
 
-def read(peer: Peer) -> bytes:
-    """Return what has come, without letting the pollers run."""
-    heard = b""
-    while True:
-        try:
-            data = peer.socket.recv(1 << 20)
-        except BlockingIOError:
-            return heard
-        if not data:
-            return heard
-        heard += data
-
-
 def begin(plane: DataPlane, peer: Peer) -> bytes:
     """Let a link begin; return what it has told in its first turns."""
     told = b""
     while not told.count(b" many."):
         step(plane)
-        told += read(peer)
+        told += peer.come()
     return told
 
 
@@ -136,8 +111,8 @@ def test_messages_are_delivered_between_the_turns_of_a_walk(
     while len(known(told)) < MANY:
         client.send(b"PUB here 2\r\nhi\r\n")
         step(plane)
-        delivered += read(client).count(b"MSG here 1 2\r\nhi\r\n")
-        told += read(peer)
+        delivered += client.come().count(b"MSG here 1 2\r\nhi\r\n")
+        told += peer.come()
     assert delivered >= MANY // 5_000
     assert known(told + peer.hear()) == subjects(range(MANY))
 
@@ -161,7 +136,7 @@ def test_changes_between_the_turns_of_a_walk_are_told_once(
         client.send(b"".join(b"SUB many.%d %d\r\n" % (n, n) for n in more))
         now.update(more)
         step(plane)
-        told += read(peer)
+        told += peer.come()
     told += peer.hear()
     assert known(told) == {b"many.%d" % n for n in now}
 
@@ -263,7 +238,7 @@ def test_no_digest_is_sent_before_the_end_of_a_walk(plane: DataPlane, other: int
     peer.send(b"PING\r\n")
     while b"PONG\r\n" not in told:
         step(plane)
-        told += read(peer)
+        told += peer.come()
     assert b"digest" not in told
     told += peer.hear()
     assert known(told) == subjects(range(MANY))

@@ -6,16 +6,8 @@ sends it, and gnats does to servers that do not say that they know better.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from support.dataplane import DataPlane
-
-
-@pytest.fixture(params=[1, 2], ids=["one poller", "two"])
-def plane(request: pytest.FixtureRequest) -> Iterator[DataPlane]:
-    with DataPlane(request.param) as made:
-        yield made
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 
 import pytest
 from support.dataplane import DataPlane, flood, permissions
@@ -16,18 +15,6 @@ from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_PONG
 from gnats.options.values.auth import Permissions, SubjectPermission
 
 pytestmark = pytest.mark.timeout(60)
-
-
-@pytest.fixture(params=[1, 2], ids=["one poller", "two"])
-def plane(request: pytest.FixtureRequest) -> Iterator[DataPlane]:
-    with DataPlane(request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def other(plane: DataPlane) -> int:
-    """Another poller than the first, if there is one."""
-    return len(plane.pollers) - 1
 
 
 def test_interest_is_announced(plane: DataPlane, other: int) -> None:

@@ -45,17 +45,6 @@ def plane(clock: HeldClock, request: pytest.FixtureRequest) -> Iterator[DataPlan
 
 
 @pytest.fixture
-def other(plane: DataPlane) -> int:
-    """Another poller than the first, if there is one."""
-    return len(plane.pollers) - 1
-
-
-@pytest.fixture
-def account(plane: DataPlane) -> Account:
-    return plane.account("A")
-
-
-@pytest.fixture
 def replies(plane: DataPlane) -> GatewayReplies:
     made = GatewayReplies(plane.state)
     made.set_gateway(HERE, SERVER)
