@@ -557,6 +557,7 @@ def test_a_server_that_has_dialled_is_dialled(launch: Launch, listener: LeafList
     first = fake.serve(listener)
     back = fake.greet(server)
     first.close()
+    until(lambda: not monitor(server, "/leafz")["leafnodes"])
     back.send(fake.connect())
     back.take_connected()
     back.opening = back.fence()
