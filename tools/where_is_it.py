@@ -160,9 +160,12 @@ TABLE = {
         processConfigFile=apply_config ProcessConfigFile=read_config processSignal
         setBaselineOptions=Options.baseline TLSConfigOpts=TLSOptions""",
     "parser.go": "parse",
-    "raft.go": """decodeAppendEntry decodeAppendEntryResponse=decode_response decodePeerState
-        decodeVoteRequest decodeVoteResponse encodePeerState=put_peer_state encodeSnapshot=put_snapshot
-        loadLastSnapshot=decode_snapshot readTermVote=decode_term_vote""",
+    "raft.go": """bootstrapRaftNode=raft/files.bootstrap decodeAppendEntry
+        decodeAppendEntryResponse=decode_response decodePeerState decodeVoteRequest decodeVoteResponse
+        encodePeerState=put_peer_state encodeSnapshot=put_snapshot initRaftNode=RaftFiles.recover
+        loadEntry=RaftFiles.load loadLastSnapshot=RaftFiles.load_snapshot readTermVote=decode_term_vote
+        setupLastSnapshot=RaftFiles.find_snapshot storeToWAL=RaftFiles.store truncateWAL=cut_to
+        writePeerState=RaftFiles.save_peers writeTermVote=RaftFiles.save_vote""",
     "rate_counter.go": "allow=TLSContext.allow",
     "reload.go": """applyOptions=Reload._apply_options
         clientHasMovedToDifferentAccount=ClientReload._has_moved recheckPinnedCerts=ClientReload._is_pinned

@@ -12,3 +12,5 @@ cdef bint term_at(Raft *r, uint64_t index, uint64_t *term) noexcept nogil
 cdef void commit_to(Raft *r, uint64_t index) noexcept nogil
 # Remove the records behind an index, which another leader has replaced. False: it failed.
 cdef bint cut_to(Raft *r, uint64_t index) noexcept nogil
+# See whether this server, of which raft_distrust() was told, has what it has lost again.
+cdef void regain_trust(Raft *r) noexcept nogil

@@ -59,6 +59,7 @@ cdef void commit_to(Raft *r, uint64_t index) noexcept nogil:
             fail(r, RAFT_STORE)
             return
         r.commit += 1
+        r.commit_term = ae.term
         commit_peers(r, &ae)
         if not r.failure:
             r.env.commit(r.owner, r.commit, &ae)
@@ -103,3 +104,14 @@ cdef bint cut_to(Raft *r, uint64_t index) noexcept nogil:
     if r.change.index > index:
         undo_change(r)
     return not r.failure
+
+
+cdef void regain_trust(Raft *r) noexcept nogil:
+    """See whether this server has again what it may have acknowledged before it lost records.
+
+    What is committed up to the lost records' end, or in a later term, includes all that could have been committed by
+    the help of this server.
+    """
+    if r.doubted and r.durable >= r.commit and (r.commit >= r.doubted or r.commit_term > r.doubted_term):
+        r.doubted = 0
+        r.env.trusted(r.owner)

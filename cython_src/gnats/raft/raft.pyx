@@ -8,7 +8,7 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.units cimport MILLISECOND, SECOND
 from gnats.raft.feeding cimport begin_feeding, feed_all
-from gnats.raft.log cimport commit_to, cut_to, own_append_entry, term_at
+from gnats.raft.log cimport commit_to, cut_to, own_append_entry, regain_trust, term_at
 from gnats.raft.messages cimport (
     APPEND_ENTRY_HEAD,
     ENTRY_ADD_PEER,
@@ -185,7 +185,7 @@ cdef bint raft_recover(
     r.term = term
     r.vote = vote
     if snapshot != NULL:
-        r.snapshot_term = r.pterm = r.durable_term = snapshot.term
+        r.snapshot_term = r.pterm = r.durable_term = r.commit_term = snapshot.term
         r.snapshot_index = r.pindex = r.durable = r.commit = r.applied = snapshot.index
         if decode_peer_state(snapshot.peers.p, snapshot.peers.n, &found):
             take_peers(r, &found, snapshot.index)
@@ -206,6 +206,12 @@ cdef bint raft_replay(Raft *r, uint64_t index, const char *data, size_t n) noexc
     note_changes(r, &ae, VIA_LOG, 0)
     commit_to(r, min(ae.commit, r.pindex))
     return not r.failure
+
+
+cdef void raft_distrust(Raft *r, uint64_t index) noexcept nogil:
+    if r.size > 1:   # else nobody has more
+        r.doubted = index
+        r.doubted_term = r.term
 
 
 cdef void raft_begin(Raft *r, bint recovering, int64_t now) noexcept nogil:
@@ -229,7 +235,7 @@ cdef void become_follower(Raft *r, uint64_t leader, int64_t now) noexcept nogil:
 
 cdef void become_candidate(Raft *r, int64_t now) noexcept nogil:
     cdef size_t i
-    if r.observer or r.applied < r.commit or r.catching_up:
+    if r.observer or r.doubted or r.applied < r.commit or r.catching_up:
         if r.catching_up and now - r.catchup_active > r.times.stalled:
             end_catchup(r)
         r.transfers = False
@@ -294,7 +300,7 @@ cdef void raft_vote_request(Raft *r, const char *data, size_t n, const Slice *su
         return
     newer = request.term > r.term
     behind = request.last_term < r.pterm or (request.last_term == r.pterm and request.last_index < r.pindex)
-    grants = not behind and (newer or (request.term == r.term and r.vote in (0, request.candidate)))
+    grants = not behind and not r.doubted and (newer or (request.term == r.term and r.vote in (0, request.candidate)))
     if newer:
         if r.state != RAFT_FOLLOWER:
             become_follower(r, 0, now)
@@ -572,6 +578,7 @@ cdef void raft_stored(Raft *r, uint64_t index) noexcept nogil:
         try_commit(r)
     else:
         send_answers(r)
+        regain_trust(r)
 
 
 cdef void raft_applied(Raft *r, uint64_t index) noexcept nogil:
@@ -612,6 +619,7 @@ cdef void raft_append_entry(
     if r.commit - r.applied > MOST_BEHIND:
         return   # nothing more until the state machine has caught up
     take_record(r, via, &ae, subject, now)
+    regain_trust(r)
 
 
 cdef bint still_behind(
@@ -753,6 +761,7 @@ cdef void take_snapshot(
         return
     r.snapshot_term = r.pterm = ae.pterm
     r.snapshot_index = r.pindex = r.durable = r.commit = ae.pindex
+    r.commit_term = ae.pterm
     r.nanswers = 0
     r.change.index = 0
     r.initializing = False

@@ -3,6 +3,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
 
 from gnats.core.runtime.slice cimport Slice
+from gnats.raft.files cimport RaftFiles
 from gnats.raft.messages cimport AppendEntry, Entry, PeerState, Snapshot, decode_peer_state, get64, next_entry
 from gnats.raft.raft cimport (
     raft_append_entry,
@@ -181,9 +182,58 @@ cdef class RaftProbe:
             "term": self.r.term, "vote": name_of(self.r.vote), "leader": name_of(self.r.leader), "pterm": self.r.pterm,
             "pindex": self.r.pindex, "durable": self.r.durable, "commit": self.r.commit, "applied": self.r.applied,
             "snapshot": self.r.snapshot_index, "size": self.r.size, "announced": bool(self.r.announced),
-            "catching_up": bool(self.r.catching_up), "change": self.r.change.index,
+            "catching_up": bool(self.r.catching_up), "doubted": self.r.doubted, "change": self.r.change.index,
             "peers": [name_of(self.r.peers[i].id) for i in range(self.r.npeers)],
         }
+
+
+cdef class FilesProbe:
+    """The functions of a RaftFiles, for Python, as RaftProbe calls those of its world. Below 0: failed."""
+    cdef RaftFiles files
+
+    def __init__(self, RaftFiles files not None) -> None:
+        self.files = files
+
+    def recover(self, RaftProbe probe not None) -> None:
+        self.files.recover(&probe.r)
+        probe.raised()
+
+    def store(self, uint64_t index, bytes data not None) -> int:
+        return self.files.store(index, data, len(data))
+
+    def flush(self) -> int:
+        """Return the index of the last record."""
+        cdef uint64_t last
+        return -1 if self.files.flush(&last) < 0 else last
+
+    def sync(self) -> int:
+        return self.files.sync_log()
+
+    def load(self, uint64_t index) -> bytes | None:
+        cdef Slice found
+        return found.p[:found.n] if self.files.load(index, &found) == 0 else None
+
+    def truncate(self, uint64_t index) -> int:
+        return self.files.truncate(index)
+
+    def save_snapshot(self, tuple what not None, bint all) -> int:
+        cdef Snapshot snapshot
+        snapshot.term, snapshot.index, peers, data = what
+        snapshot.peers, snapshot.data = slice_of(peers), slice_of(data)
+        return self.files.save_snapshot(&snapshot, all)
+
+    def load_snapshot(self) -> tuple | None:
+        cdef Snapshot found
+        return snapshot_of(&found) if self.files.load_snapshot(&found) > 0 else None
+
+    def save_vote(self, uint64_t term, bytes vote not None) -> int:
+        return self.files.save_vote(term, get64(vote) if vote else 0)
+
+    def save_peers(self, bytes data not None) -> int:
+        return self.files.save_peers(data, len(data))
+
+    def trusted(self) -> int:
+        return self.files.forget_distrust()
 
 
 cdef int kept(RaftProbe probe, error):
@@ -302,6 +352,13 @@ cdef void lead_changed(void *o, bint leads, uint64_t term) noexcept with gil:
         kept(<RaftProbe> o, error)
 
 
+cdef void trusted(void *o) noexcept with gil:
+    try:
+        (<RaftProbe> o).world.trusted()
+    except Exception as error:
+        kept(<RaftProbe> o, error)
+
+
 cdef void failed(void *o, RaftFailure why) noexcept with gil:
     try:
         (<RaftProbe> o).world.failed(<int> why)
@@ -313,4 +370,4 @@ ENV.store, ENV.load, ENV.truncate = store, load, truncate
 ENV.save_snapshot, ENV.load_snapshot = save_snapshot, load_snapshot
 ENV.save_vote, ENV.save_peers, ENV.send = save_vote, save_peers, send
 ENV.open_catchup, ENV.close_catchup = open_catchup, close_catchup
-ENV.commit, ENV.restore, ENV.lead_changed, ENV.failed = commit, restore, lead_changed, failed
+ENV.commit, ENV.restore, ENV.lead_changed, ENV.trusted, ENV.failed = commit, restore, lead_changed, trusted, failed

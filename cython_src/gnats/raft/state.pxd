@@ -62,6 +62,8 @@ cdef struct RaftEnv:
     void (*restore)(void *o, const Snapshot *snapshot) noexcept nogil
     # This server leads, and has applied what the leaders before it have committed; or it does not lead (any more).
     void (*lead_changed)(void *o, bint leads, uint64_t term) noexcept nogil
+    # What raft_distrust() was told of is over.
+    void (*trusted)(void *o) noexcept nogil
     # The group has stopped: it neither stores nor answers anything from now on.
     void (*failed)(void *o, RaftFailure why) noexcept nogil
 
@@ -123,6 +125,7 @@ cdef struct Raft:
     uint64_t durable           # records up to here are, and the term of that one
     uint64_t durable_term
     uint64_t commit
+    uint64_t commit_term       # of the last record that is committed
     uint64_t applied
     uint64_t snapshot_term     # of the last record that is in the snapshot
     uint64_t snapshot_index
@@ -130,6 +133,8 @@ cdef struct Raft:
     bint announced             # that it leads
     bint saving                # term and vote are not durable yet
     bint initializing          # a new member of a new group: its log may be empty
+    uint64_t doubted           # see raft_distrust(); 0: nothing was lost
+    uint64_t doubted_term      # the term at that time
     bint observer              # it does not become a leader
     bint transfers             # the leader has asked this server to be the next one
     bint tells                 # the followers do not know yet what is committed

@@ -35,7 +35,8 @@ from gnats.store.format.record cimport (
     record_parse,
 )
 from gnats.store.removing cimport drop_empty
-from gnats.store.statefile cimport StateFiles, encode_state, invalidate, put_file, state_free
+from gnats.store.putfile cimport put_file
+from gnats.store.statefile cimport StateFiles, encode_state, invalidate, state_free
 
 cdef enum:
     MANY = 1000000       # with more subjects or deletions the state is written by close() only
@@ -45,11 +46,11 @@ cdef int put_files(int dirfd, const StateFiles *files) noexcept nogil:
     # The index last: where it is, the others are, too.
     cdef int rc = 0
     if files.ttls.at != NULL:
-        rc = put_file(dirfd, b"thw.db", files.ttls.at, files.ttls.n)
+        rc = put_file(dirfd, b"thw.db", files.ttls.at, files.ttls.n, False)
     if rc == 0 and files.schedules.at != NULL:
-        rc = put_file(dirfd, b"sched.db", files.schedules.at, files.schedules.n)
+        rc = put_file(dirfd, b"sched.db", files.schedules.at, files.schedules.n, False)
     if rc == 0:
-        rc = put_file(dirfd, b"index.db", files.index.at, files.index.n)
+        rc = put_file(dirfd, b"index.db", files.index.at, files.index.n, False)
     return rc
 
 

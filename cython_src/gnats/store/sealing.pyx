@@ -32,7 +32,7 @@ from gnats.store.format.highway cimport HighwayKey, highway_key_of
 from gnats.store.format.packing cimport unpack_records
 from gnats.store.format.record cimport RECORD_OK, Record, record_decode
 from gnats.store.format.region cimport Region, region_free
-from gnats.store.statefile cimport put_file
+from gnats.store.putfile cimport put_file
 
 cdef extern from "<fcntl.h>" nogil:
     int openat(int dirfd, const char *path, int flags, ...)
@@ -69,7 +69,7 @@ cdef int new_key(Sealer *self, int dirfd, uint32_t index, void **key) noexcept n
     if rc != 0:
         return EIO
     snprintf(name, sizeof(name), "%u.key", index)
-    rc = put_file(dirfd, name, data, key_file_size(h.cipher))
+    rc = put_file(dirfd, name, data, key_file_size(h.cipher), False)
     return rc if rc else block_key(h, index, seed, data, key)
 
 

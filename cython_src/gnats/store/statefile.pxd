@@ -24,8 +24,6 @@ cdef struct StateFiles:
 # Encode the state as it is now. Needs the store's lock. STORE_OK or STORE_NO_MEMORY; then state_free().
 cdef int encode_state(StoreBase s, StateFiles *out) noexcept nogil
 cdef void state_free(StateFiles *files) noexcept nogil
-# Replace a file in msgs/ in one step, by a rename; does not sync it. Needs no lock. 0 or an errno.
-cdef int put_file(int dirfd, const char *name, const uint8_t *data, size_t n) noexcept nogil
 # Remove the state files, before a change that they would not fit. Needs the store's lock.
 cdef void invalidate(StoreBase s) noexcept nogil
 

@@ -1,13 +1,9 @@
 """index.db, thw.db and sched.db; see statefile.pxd."""
 from cpython.bytearray cimport PyByteArray_AS_STRING
-from libc.errno cimport EINTR, EIO, errno
 from libc.stddef cimport size_t
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint64_t
-from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
-from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_TRUNC, O_WRONLY
-from posix.unistd cimport close, write
 
 import os
 
@@ -30,12 +26,6 @@ from gnats.store.index.seqset cimport SeqSet
 from gnats.store.index.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_iter, stree_next
 from gnats.store.index.wheel cimport wheel_clear, wheel_decode, wheel_encode, wheel_room
 from gnats.store.scheduling cimport schedules_high
-
-cdef extern from "<fcntl.h>" nogil:
-    int openat(int dirfd, const char *path, int flags, ...)
-
-cdef extern from "<stdio.h>" nogil:
-    int renameat(int olddir, const char *old, int newdir, const char *new)
 
 cdef extern from "<unistd.h>" nogil:
     int unlinkat(int dirfd, const char *path, int flags)
@@ -126,30 +116,6 @@ cdef void state_free(StateFiles *files) noexcept nogil:
     free(files.ttls.at)
     free(files.schedules.at)
     memset(files, 0, sizeof(StateFiles))
-
-
-cdef int put_file(int dirfd, const char *name, const uint8_t *data, size_t n) noexcept nogil:
-    # The rename makes sure that a reader gets either the old file or the new one as a whole.
-    cdef char tmp[32]
-    cdef int fd, err = 0
-    cdef ssize_t done
-    snprintf(tmp, sizeof(tmp), "%s.tmp", name)
-    fd = openat(dirfd, tmp, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0o600)
-    if fd < 0:
-        return errno
-    while n and err == 0:
-        done = write(fd, data, n)
-        if done > 0:
-            data += done
-            n -= done
-        elif done == 0 or errno != EINTR:
-            err = errno if done < 0 else EIO
-    close(fd)
-    if err == 0 and renameat(dirfd, tmp, dirfd, name) != 0:
-        err = errno
-    if err:
-        unlinkat(dirfd, tmp, 0)
-    return err
 
 
 cdef void invalidate(StoreBase s) noexcept nogil:

@@ -1,0 +1,377 @@
+"""The files of a member of a Raft group; see files.pxd."""
+from libc.errno cimport EIO, ENOMEM
+from libc.stddef cimport size_t
+from libc.stdint cimport uint8_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free, malloc
+from posix.fcntl cimport O_CLOEXEC, O_DIRECTORY, O_RDONLY
+from posix.unistd cimport close
+
+import os
+import re
+from pathlib import Path
+
+from gnats.core.runtime.clock cimport realtime_ns
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.raft.messages cimport (
+    SNAPSHOT_LEAST,
+    TERM_VOTE_SIZE,
+    PeerState,
+    Snapshot,
+    decode_peer_state,
+    decode_snapshot,
+    decode_term_vote,
+    get64,
+    put64,
+    put_snapshot,
+    put_term_vote,
+)
+from gnats.raft.raft cimport raft_distrust, raft_recover, raft_replay
+from gnats.raft.state cimport Raft
+from gnats.store.base cimport (
+    STORE_DAMAGED,
+    STORE_DELETED,
+    STORE_NOT_FOUND,
+    STORE_OK,
+    StoreMsg,
+    blk_select,
+)
+from gnats.store.block cimport MsgBlock
+from gnats.store.format.highway cimport highway, highway_key_of
+from gnats.store.putfile cimport LONGEST_NAME, put_file, read_whole, remove_file, rename_file, write_file
+from gnats.store.store cimport MsgStore
+from gnats.store.writing cimport store_msg
+
+from gnats.raft.messages import write_peer_state
+from gnats.store.block_size import MEDIUM
+from gnats.store.store import FileStore, MemStore
+
+SNAPSHOT_FILE = re.compile(r"snap\.(0|[1-9][0-9]{0,19})\.([1-9][0-9]{0,19})")
+DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_CLOEXEC
+
+cdef const char *VOTE_FILE = b"tav.idx"
+cdef const char *PEERS_FILE = b"peers.idx"
+cdef const char *DISTRUST_FILE = b"distrust.idx"
+
+cdef enum:
+    CHECKSUM = 8
+    DISTRUST_SIZE = 8
+
+
+class FilesError(Exception):
+    """The files of a member of a Raft group cannot be used; the text says which, and what to do."""
+
+
+def bootstrap(directory, int size, list peers not None) -> None:
+    """Make the directory of a member of a new group: a path, the number of peers, those that are known (8 bytes each).
+
+    Raises OSError.
+    """
+    cdef bytes data = write_peer_state(size, peers)
+    cdef int fd, err
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    fd = os.open(directory, DIR_FLAGS)
+    err = put_file(fd, PEERS_FILE, data, len(data), True)
+    os.close(fd)
+    if err:
+        raise OSError(err, os.strerror(err), str(directory))
+
+
+cdef class RaftFiles:
+    """The files of one member, in its directory, which bootstrap() or an earlier member has made.
+
+    `group` is the group's name. With `sync_always`, flush() does not make a record durable, sync_log() does. The log is
+    encrypted with `cipher` under `key` as a FileStore is. With `in_memory`, records and snapshots are in memory alone.
+    warn is called with each message (str) of recovery. Raises OSError, FilesError.
+    """
+
+    def __cinit__(self):
+        self.dirfd = self.snapshots_fd = -1
+
+    def __init__(
+        self, directory, str group not None, *, bint sync_always=False, bint in_memory=False, int block_size=MEDIUM,
+        str cipher=None, bytes key=b"", str account="", warn=None,
+    ) -> None:
+        cdef bytes name = group.encode()
+        self.directory = os.fspath(directory)
+        self.warn = warn or (lambda text: None)
+        highway_key_of(&self.key, name, len(name))
+        snapshots = os.path.join(self.directory, "snapshots")
+        os.makedirs(snapshots, mode=0o700, exist_ok=True)
+        self.dirfd = os.open(self.directory, DIR_FLAGS)
+        self.snapshots_fd = os.open(snapshots, DIR_FLAGS)
+        if in_memory:
+            for left in os.listdir(snapshots):
+                os.unlink(os.path.join(snapshots, left))
+            self.log = MemStore(group, block_size=block_size)
+        else:
+            os.fsync(self.dirfd)
+            self.log = FileStore(
+                self.directory, group, block_size=block_size, sync_always=sync_always, cipher=cipher, key=key,
+                account=account, warn=self.warn)
+
+    def __dealloc__(self):
+        free(self.loaded)
+        if self.dirfd >= 0:
+            close(self.dirfd)
+        if self.snapshots_fd >= 0:
+            close(self.snapshots_fd)
+
+    @property
+    def failure(self) -> str:
+        """Why a function has failed; empty when none has."""
+        if self.error:
+            return f"{self.what.decode()}: {os.strerror(self.error)}"
+        return self.log.failure()
+
+    def close(self) -> None:
+        """Write what waits, and close the log. Raises StoreFailure. Closing again does nothing."""
+        self.log.close()
+
+    cdef int failed(self, const char *what, int error) noexcept nogil:
+        if self.error == 0:
+            self.what = what
+            self.error = error
+        return -1
+
+    # -- the log --
+
+    cdef int store(self, uint64_t index, const char *data, size_t n) noexcept nogil:
+        cdef int code
+        pthread_mutex_lock(&self.log.lock)
+        code = store_msg(self.log, b"", 0, b"", 0, data, <unsigned int> n, index, realtime_ns(), 0, False, False)
+        pthread_mutex_unlock(&self.log.lock)
+        return 0 if code == STORE_OK else self.failed(b"msgs", EIO)
+
+    cdef int flush(self, uint64_t *last) noexcept nogil:
+        cdef int rc
+        pthread_mutex_lock(&self.log.lock)
+        rc = self.log.flush()
+        last[0] = self.log.last_seq
+        pthread_mutex_unlock(&self.log.lock)
+        return self.failed(b"msgs", -rc) if rc else 0
+
+    cdef int sync_log(self) noexcept nogil:
+        return self.log.sync()
+
+    cdef int load(self, uint64_t index, Slice *data) noexcept nogil:
+        cdef StoreMsg msg
+        cdef int code
+        pthread_mutex_lock(&self.log.lock)
+        code = self.log.load(index, &msg)
+        pthread_mutex_unlock(&self.log.lock)
+        if code != STORE_OK:
+            return self.failed(b"msgs", EIO)
+        data.p = <char *> msg.hdr + msg.hdr_n
+        data.n = msg.msg_n
+        return 0
+
+    cdef int truncate(self, uint64_t index) noexcept nogil:
+        cdef uint64_t purged
+        cdef int code
+        pthread_mutex_lock(&self.log.lock)
+        code = self.log.truncate(index, &purged)
+        pthread_mutex_unlock(&self.log.lock)
+        return 0 if code == STORE_OK else self.failed(b"msgs", EIO)
+
+    cdef int drop_up_to(self, uint64_t index, bint all) noexcept nogil:
+        """Remove whole blocks of records up to an index; with `all`, every record. The next one is behind the index."""
+        cdef uint64_t purged, first = index + 1
+        cdef MsgBlock *b
+        cdef int code = STORE_OK
+        pthread_mutex_lock(&self.log.lock)
+        if all and self.log.last_seq > index:
+            code = self.log.truncate(index, &purged)
+        if code == STORE_OK and not all and self.log.last_seq >= index:
+            b = blk_select(self.log, first)
+            if b != NULL and b.first_seq < first:
+                first = b.first_seq   # to remove single records takes a tombstone each
+        if code == STORE_OK and first > self.log.first_seq:
+            code = self.log.compact(first, &purged)
+        pthread_mutex_unlock(&self.log.lock)
+        return 0 if code == STORE_OK else self.failed(b"msgs", EIO)
+
+    # -- the other files --
+
+    cdef int put(self, const char *name, const char *data, size_t n) noexcept nogil:
+        cdef int err = put_file(self.dirfd, name, <const uint8_t *> data, n, True)
+        return self.failed(name, err) if err else 0
+
+    cdef int save_vote(self, uint64_t term, uint64_t vote) noexcept nogil:
+        cdef char[TERM_VOTE_SIZE] data
+        return self.put(VOTE_FILE, data, put_term_vote(data, term, vote))
+
+    cdef int save_peers(self, const char *data, size_t n) noexcept nogil:
+        return self.put(PEERS_FILE, data, n)
+
+    cdef int save_distrust(self, uint64_t index) noexcept nogil:
+        cdef char[DISTRUST_SIZE] data
+        put64(data, index)
+        return self.put(DISTRUST_FILE, data, DISTRUST_SIZE)
+
+    cdef int forget_distrust(self) noexcept nogil:
+        cdef int err = remove_file(self.dirfd, DISTRUST_FILE)
+        return self.failed(DISTRUST_FILE, err) if err else 0
+
+    # -- snapshots --
+
+    cdef int write_snapshot(self, const Snapshot *snapshot, const char *name) noexcept nogil:
+        cdef size_t n = SNAPSHOT_LEAST + snapshot.peers.n + snapshot.data.n
+        cdef char *data = <char *> malloc(n)
+        cdef int err
+        if data == NULL:
+            return self.failed(b"snapshots", ENOMEM)
+        put_snapshot(data, snapshot)
+        put64(data + n - CHECKSUM, highway(&self.key, data, n - CHECKSUM))
+        err = write_file(self.snapshots_fd, name, <const uint8_t *> data, n, True)
+        free(data)
+        return self.failed(b"snapshots", err) if err else 0
+
+    cdef int adopt_snapshot(self, const char *temporary, uint64_t term, uint64_t index) noexcept nogil:
+        cdef char[LONGEST_NAME] name, old
+        cdef int err
+        snprintf(name, sizeof(name), b"snap.%llu.%llu", <unsigned long long> term, <unsigned long long> index)
+        snprintf(
+            old, sizeof(old), b"snap.%llu.%llu", <unsigned long long> self.snapshot_term,
+            <unsigned long long> self.snapshot_index)
+        err = rename_file(self.snapshots_fd, temporary, name)
+        if err == 0 and self.snapshot_index and (term != self.snapshot_term or index != self.snapshot_index):
+            err = remove_file(self.snapshots_fd, old)
+        if err:
+            return self.failed(b"snapshots", err)
+        self.snapshot_term, self.snapshot_index = term, index
+        return 0
+
+    cdef int save_snapshot(self, const Snapshot *snapshot, bint all) noexcept nogil:
+        cdef const char *temporary = b"taken.tmp"
+        if self.write_snapshot(snapshot, temporary) < 0:
+            return -1
+        if self.adopt_snapshot(temporary, snapshot.term, snapshot.index) < 0:
+            return -1
+        return self.drop_up_to(snapshot.index, all)
+
+    cdef int load_snapshot(self, Snapshot *snapshot) noexcept nogil:
+        cdef char[LONGEST_NAME] name
+        if self.snapshot_index == 0:
+            return 0
+        snprintf(
+            name, sizeof(name), b"snap.%llu.%llu", <unsigned long long> self.snapshot_term,
+            <unsigned long long> self.snapshot_index)
+        return 1 if self.read_snapshot(name, snapshot) else self.failed(b"snapshots", self.error or EIO)
+
+    cdef bint read_snapshot(self, const char *name, Snapshot *snapshot) noexcept nogil:
+        """Read a snapshot into `loaded`. False: `error` says why not, or it is damaged."""
+        cdef int err
+        free(self.loaded)
+        err = read_whole(self.snapshots_fd, name, &self.loaded, &self.loaded_n)
+        if err:
+            self.failed(b"snapshots", err)
+            return False
+        return self.loaded_n >= SNAPSHOT_LEAST and decode_snapshot(
+            self.loaded, self.loaded_n, highway(&self.key, self.loaded, self.loaded_n - CHECKSUM), snapshot)
+
+    # -- the start --
+
+    cdef bytes read(self, str name):
+        """Read a file of the member's directory; b"": there is none."""
+        try:
+            return Path(self.directory, name).read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    cdef bint find_snapshot(self, Snapshot *snapshot) except -1:
+        """Find and read the newest snapshot that is whole, and remove all other files beside it. False: there is none.
+
+        A damaged one is set aside; what it had is missing then, which recover() sees at the log.
+        """
+        cdef uint64_t term, index
+        cdef list found = []
+        cdef bint there = False
+        for name in os.listdir(self.snapshots_fd):
+            match = SNAPSHOT_FILE.fullmatch(name)
+            if match:
+                found.append((int(match[1]), int(match[2]), name))
+            elif not name.endswith(".damaged"):
+                os.unlink(name, dir_fd=self.snapshots_fd)
+        for term, index, name in sorted(found, reverse=True):
+            if there:
+                os.unlink(name, dir_fd=self.snapshots_fd)
+                continue
+            there = self.read_snapshot(name.encode(), snapshot) and (snapshot.term, snapshot.index) == (term, index)
+            if self.error:
+                raise OSError(self.error, os.strerror(self.error), name)
+            if there:
+                self.snapshot_term, self.snapshot_index = term, index
+            else:
+                self.warn(f"{self.directory}: the snapshot {name} is damaged")
+                os.rename(name, name + ".damaged", src_dir_fd=self.snapshots_fd, dst_dir_fd=self.snapshots_fd)
+                self.unread = max(self.unread, index)
+        return there
+
+    cdef int recover(self, Raft *r) except -1:
+        cdef Snapshot snapshot
+        cdef PeerState state
+        cdef bytes peers = self.read("peers.idx"), vote = self.read("tav.idx"), distrust = self.read("distrust.idx")
+        cdef uint64_t term = 0, voted = 0
+        cdef bint has_snapshot, ok
+        if distrust:
+            self.lost = get64(distrust) if len(distrust) == DISTRUST_SIZE else 1
+        has_snapshot = self.find_snapshot(&snapshot)
+        if vote and not decode_term_vote(vote, len(vote), &term, &voted):
+            raise FilesError(f"{self.directory}/tav.idx is damaged: remove the directory, to join the group anew")
+        self.bootstrapped = term != 0 or has_snapshot or self.log.last_seq != 0
+        if self.bootstrapped and not vote:
+            raise FilesError(f"{self.directory}/tav.idx is missing: remove the directory, to join the group anew")
+        if not decode_peer_state(peers, len(peers), &state) and not has_snapshot:
+            raise FilesError(f"{self.directory}/peers.idx is damaged or missing: remove the directory, to join anew")
+        ok = raft_recover(
+            r, term, voted, &snapshot if has_snapshot else NULL, &state if peers else NULL)
+        if ok:
+            with nogil:
+                ok = self.replay(r)
+        if self.error:
+            raise OSError(self.error, os.strerror(self.error), self.directory)
+        if not ok:
+            raise MemoryError
+        if self.lost:
+            self.warn(
+                f"{self.directory}: records up to {self.lost} were lost to damage; this member takes part in no"
+                " election until it has them again")
+            raft_distrust(r, self.lost)
+        return 0
+
+    cdef bint replay(self, Raft *r) noexcept nogil:
+        """Replay the records behind the snapshot, and cut off those that do not continue it. False: it failed."""
+        cdef StoreMsg msg
+        cdef int code = STORE_OK
+        cdef uint64_t last
+        cdef bint continues = True
+        if self.drop_up_to(r.pindex, False) < 0:
+            return False
+        last = self.log.last_seq
+        while r.pindex < last and continues:
+            pthread_mutex_lock(&self.log.lock)
+            code = self.log.load(r.pindex + 1, &msg)
+            pthread_mutex_unlock(&self.log.lock)
+            if code != STORE_OK:
+                break
+            continues = raft_replay(r, r.pindex + 1, msg.hdr + msg.hdr_n, msg.msg_n)
+            if r.failure:
+                return False
+        if code in (STORE_NOT_FOUND, STORE_DELETED, STORE_DAMAGED):
+            self.lost = max(self.lost, last)
+        elif code != STORE_OK:
+            self.failed(b"msgs", ENOMEM)
+            return False
+        if r.pindex < self.unread:   # else the log still has what the snapshot had
+            self.lost = max(self.lost, self.unread)
+        # Before the records behind the damage go: this server must never forget that it had them.
+        if self.lost and self.save_distrust(self.lost) < 0:
+            return False
+        return r.pindex == last or self.drop_behind(r.pindex)
+
+    cdef bint drop_behind(self, uint64_t index) noexcept nogil:
+        """Remove the records behind an index; the next one gets the index + 1. False: it failed."""
+        if index and self.log.first_seq <= index:
+            return self.truncate(index) == 0
+        return self.truncate(0) == 0 and self.drop_up_to(index, False) == 0
