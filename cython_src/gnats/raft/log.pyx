@@ -14,6 +14,7 @@ from gnats.raft.messages cimport (
     PeerState,
     decode_append_entry,
     decode_peer_state,
+    get64,
     next_entry,
 )
 from gnats.raft.state cimport (
@@ -22,6 +23,7 @@ from gnats.raft.state cimport (
     RAFT_TRUNCATES,
     Raft,
     fail,
+    note_removed,
     save_peers,
     take_peers,
     undo_change,
@@ -78,6 +80,8 @@ cdef void commit_peers(Raft *r, const AppendEntry *ae) noexcept nogil:
         elif entry.type in (ENTRY_ADD_PEER, ENTRY_REMOVE_PEER) and entry.data.n == PEER_SIZE:
             if r.change.index <= r.commit:
                 r.change.index = 0
+            if entry.type == ENTRY_REMOVE_PEER:
+                note_removed(r, get64(entry.data.p))
             save_peers(r)
 
 

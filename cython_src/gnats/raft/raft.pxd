@@ -68,6 +68,3 @@ cdef void raft_flush(Raft *r, int64_t now) noexcept nogil
 cdef bint raft_step_down(Raft *r, uint64_t preferred, int64_t now) noexcept nogil
 cdef void raft_campaign(Raft *r, int64_t now) noexcept nogil
 cdef void raft_set_observer(Raft *r, bint observer, int64_t now) noexcept nogil
-
-# Replace the records up to `index`, which is applied, by a snapshot. False: it failed.
-cdef bint raft_save_snapshot(Raft *r, uint64_t index, const Slice *data) noexcept nogil

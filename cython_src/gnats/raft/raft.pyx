@@ -7,6 +7,7 @@ from libc.string cimport memcpy, memmove, memset
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.units cimport MILLISECOND, SECOND
+from gnats.raft.answering cimport answer, answer_when_durable, send_answers
 from gnats.raft.feeding cimport begin_feeding, feed_all
 from gnats.raft.log cimport commit_to, cut_to, own_append_entry, regain_trust, term_at
 from gnats.raft.messages cimport (
@@ -44,6 +45,7 @@ from gnats.raft.messages cimport (
     put_vote_request,
     put_vote_response,
 )
+from gnats.raft.snapshots cimport take_snapshot
 from gnats.raft.state cimport (
     RAFT_CANDIDATE,
     RAFT_FOLLOWER,
@@ -65,12 +67,13 @@ from gnats.raft.state cimport (
     RaftPeer,
     RaftSend,
     RaftVia,
+    add_peer,
     begin_change,
     fail,
     find_peer,
     peers_of,
-    save_peers,
     take_peers,
+    was_removed,
 )
 
 cdef enum:
@@ -134,46 +137,6 @@ cdef bint set_term(Raft *r, uint64_t term, uint64_t vote) noexcept nogil:
         return False
     r.saving = done == 0
     return True
-
-
-cdef void answer(
-    Raft *r, RaftSend to, const Slice *subject, uint64_t term, uint64_t index, bint success
-) noexcept nogil:
-    cdef char[RESPONSE_SIZE] data
-    cdef Response response
-    response.term, response.index, response.peer, response.success = term, index, r.id, success
-    put_response(data, &response)
-    r.env.send(r.owner, to, subject, data, RESPONSE_SIZE)
-
-
-cdef void answer_when_durable(Raft *r, const Slice *subject) noexcept nogil:
-    """Say that the last record is stored, once it is."""
-    cdef Answer *a
-    if subject.n == 0 or subject.n > SUBJECT_ROOM:
-        return
-    if r.nanswers == r.answers_room and not array_grow(&r.answers, &r.answers_room, FIRST, sizeof(Answer)):
-        fail(r, RAFT_NO_MEMORY)
-        return
-    a = &r.answers[r.nanswers]
-    a.index, a.term = r.pindex, r.pterm
-    a.subject_n = subject.n
-    memcpy(a.subject, subject.p, subject.n)
-    r.nanswers += 1
-    send_answers(r)
-
-
-cdef void send_answers(Raft *r) noexcept nogil:
-    cdef size_t n = 0
-    cdef Slice subject
-    if r.saving or r.failure:
-        return
-    while n < r.nanswers and r.answers[n].index <= r.durable:
-        subject.p, subject.n = r.answers[n].subject, r.answers[n].subject_n
-        answer(r, SEND_ANSWER, &subject, r.answers[n].term, r.answers[n].index, True)
-        n += 1
-    if n:
-        r.nanswers -= n
-        memmove(r.answers, r.answers + n, r.nanswers * sizeof(Answer))
 
 
 # ---- the start ----
@@ -298,6 +261,8 @@ cdef void raft_vote_request(Raft *r, const char *data, size_t n, const Slice *su
     cdef bint newer, grants, behind
     if r.failure or not decode_vote_request(data, n, &request) or subject.n > SUBJECT_ROOM:
         return
+    if request.candidate == r.id:
+        return
     newer = request.term > r.term
     behind = request.last_term < r.pterm or (request.last_term == r.pterm and request.last_index < r.pindex)
     grants = not behind and not r.doubted and (newer or (request.term == r.term and r.vote in (0, request.candidate)))
@@ -341,8 +306,13 @@ cdef void raft_vote_response(Raft *r, const char *data, size_t n, int64_t now) n
             become_follower(r, 0, now)
         set_term(r, response.term, 0)
         return
+    if r.state != RAFT_CANDIDATE or response.term < r.term or not response.granted or r.saving:
+        return
+    if not r.managed and r.npeers < r.size and not was_removed(r, response.peer, now) and (
+            not add_peer(r, response.peer)):
+        return
     peer = find_peer(r, response.peer)
-    if r.state != RAFT_CANDIDATE or response.term < r.term or not response.granted or peer == NULL or r.saving:
+    if peer == NULL:
         return
     peer.heard = now
     peer.votes = not response.empty
@@ -439,7 +409,7 @@ cdef bint has_quorum(const Raft *r, int64_t now) noexcept nogil:
 cdef bint raft_propose(Raft *r, const char *data, size_t n, int64_t now) noexcept nogil:
     if r.state != RAFT_LEADER:
         return False
-    if r.pindex - r.commit > MOST_BEHIND or r.commit - r.applied > MOST_BEHIND:
+    if r.full or r.pindex - r.commit > MOST_BEHIND or r.commit - r.applied > MOST_BEHIND:
         become_follower(r, 0, now)   # others are behind as well; meanwhile all recover
         return False
     if not add_entry(r, ENTRY_NORMAL, data, n):
@@ -537,6 +507,8 @@ cdef void raft_response(Raft *r, const char *data, size_t n, const Slice *subjec
     peer = find_peer(r, response.peer)
     if peer != NULL:
         peer.heard = now
+    elif not r.managed and not was_removed(r, response.peer, now):
+        raft_propose_peer(r, response.peer, False, now)
     if not response.success:
         if not begin_feeding(r, &response, subject, now):
             become_follower(r, 0, now)   # another server may be able to lead
@@ -597,7 +569,7 @@ cdef void raft_append_entry(
     cdef uint64_t term
     if r.failure or not decode_append_entry(data, n, &ae):
         return
-    if via == VIA_CATCHUP and not r.catching_up:
+    if not r.catching_up if via == VIA_CATCHUP else ae.leader == r.id:
         return
     term = ae.lterm if ae.lterm else ae.term
     if term < r.term:
@@ -616,7 +588,7 @@ cdef void raft_append_entry(
         wait_for_leader(r, now)
     if r.catching_up and not still_behind(r, via, &ae, subject, now):
         return
-    if r.commit - r.applied > MOST_BEHIND:
+    if r.full or r.commit - r.applied > MOST_BEHIND:
         return   # nothing more until the state machine has caught up
     take_record(r, via, &ae, subject, now)
     regain_trust(r)
@@ -741,53 +713,3 @@ cdef void end_catchup(Raft *r) noexcept nogil:
     if r.catching_up:
         r.catching_up = False
         r.env.close_catchup(r.owner)
-
-
-cdef void take_snapshot(
-    Raft *r, const AppendEntry *ae, const Entry *data, const char *at, int64_t now
-) noexcept nogil:
-    """Replace the whole log by the leader's snapshot."""
-    cdef Entry peers
-    cdef PeerState state
-    cdef Snapshot snapshot
-    if not next_entry(ae, &at, &peers) or peers.type != ENTRY_PEER_STATE or ae.pindex <= r.commit:
-        return
-    if not decode_peer_state(peers.data.p, peers.data.n, &state):
-        return
-    snapshot.term, snapshot.index = ae.pterm, ae.pindex
-    snapshot.peers, snapshot.data = peers.data, data.data
-    if r.env.save_snapshot(r.owner, &snapshot, True) < 0:
-        fail(r, RAFT_STORE)
-        return
-    r.snapshot_term = r.pterm = ae.pterm
-    r.snapshot_index = r.pindex = r.durable = r.commit = ae.pindex
-    r.commit_term = ae.pterm
-    r.nanswers = 0
-    r.change.index = 0
-    r.initializing = False
-    r.catchup_active = now
-    take_peers(r, &state, ae.pindex)
-    save_peers(r)
-    if not r.failure:
-        r.env.restore(r.owner, &snapshot)
-
-
-# ---- snapshots ----
-
-cdef bint raft_save_snapshot(Raft *r, uint64_t index, const Slice *data) noexcept nogil:
-    cdef Snapshot snapshot
-    cdef char *peers
-    if r.failure or index > r.applied or index <= r.snapshot_index or not term_at(r, index, &snapshot.term):
-        return False
-    peers = peers_of(r, &snapshot.peers.n, True)
-    if peers == NULL:
-        return False
-    snapshot.index = index
-    snapshot.peers.p = peers
-    snapshot.data = data[0]
-    if r.env.save_snapshot(r.owner, &snapshot, False) < 0:
-        fail(r, RAFT_STORE)
-    else:
-        r.snapshot_term, r.snapshot_index = snapshot.term, index
-    free(peers)
-    return not r.failure

@@ -19,7 +19,6 @@ from gnats.raft.raft cimport (
     raft_recover,
     raft_replay,
     raft_response,
-    raft_save_snapshot,
     raft_saved,
     raft_set_observer,
     raft_step_down,
@@ -28,6 +27,7 @@ from gnats.raft.raft cimport (
     raft_vote_request,
     raft_vote_response,
 )
+from gnats.raft.snapshots cimport raft_save_snapshot
 from gnats.raft.state cimport VIA_CATCHUP, VIA_NEW, Raft, RaftEnv, RaftFailure, RaftSend
 
 cdef RaftEnv ENV
@@ -57,6 +57,7 @@ cdef class RaftProbe:
 
     def __cinit__(self, object world not None, bytes name not None, uint64_t seed):
         raft_init(&self.r, &ENV, <void *> self, get64(name), seed)
+        self.r.managed = True
         self.world = world
 
     def __dealloc__(self):

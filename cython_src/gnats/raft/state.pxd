@@ -7,6 +7,7 @@ from gnats.raft.messages cimport AppendEntry, PeerState, Snapshot
 
 cdef enum:
     SUBJECT_ROOM = 64          # bytes of the longest subject of an answer
+    MOST_REMOVED = 16          # removed peers that are remembered
 
 
 cdef enum RaftState:
@@ -106,7 +107,13 @@ cdef struct Change:            # of the peers, by a record that is not committed
     uint64_t index             # 0: none
     uint64_t peer
     bint removes
+    uint32_t size              # before
     RaftPeer before            # of one that removes
+
+
+cdef struct Removed:           # a peer that is none any more
+    uint64_t id
+    int64_t seen               # when it was first heard since then; 0: not yet
 
 
 cdef struct Raft:
@@ -135,14 +142,18 @@ cdef struct Raft:
     bint initializing          # a new member of a new group: its log may be empty
     uint64_t doubted           # see raft_distrust(); 0: nothing was lost
     uint64_t doubted_term      # the term at that time
+    bint managed               # peers change by proposals alone; else a leader adds those that it hears
+    bint full                  # set by the owner: it takes nothing more for now
     bint observer              # it does not become a leader
     bint transfers             # the leader has asked this server to be the next one
     bint tells                 # the followers do not know yet what is committed
     uint16_t extension         # of the domain, as peers.idx has it
     RaftPeer *peers
     size_t npeers, peers_room
-    uint32_t size              # peers that there are to be: some may not be known yet
+    uint32_t size              # peers that there are to be: at first, not all may be known
     Change change
+    Removed[MOST_REMOVED] removed    # the newest, at any place
+    uint32_t nremoved          # in all
     CatchUp *catchups
     size_t ncatchups, catchups_room
     Answer *answers
@@ -167,6 +178,10 @@ cdef struct Raft:
 cdef void fail(Raft *r, RaftFailure why) noexcept nogil
 
 cdef RaftPeer *find_peer(Raft *r, uint64_t id) noexcept nogil
+cdef bint add_peer(Raft *r, uint64_t id) noexcept nogil     # unless it is there. False: no memory
+# Remember that a peer was removed, and whether it was lately: it must not come back because it is heard.
+cdef void note_removed(Raft *r, uint64_t id) noexcept nogil
+cdef bint was_removed(Raft *r, uint64_t id, int64_t now) noexcept nogil
 # Change the peers from the record at `index` on, which is not committed yet. False: no memory.
 cdef bint begin_change(Raft *r, uint64_t index, uint64_t id, bint removes) noexcept nogil
 cdef void undo_change(Raft *r) noexcept nogil

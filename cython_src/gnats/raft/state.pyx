@@ -1,14 +1,16 @@
 """What a member of a Raft group knows, and who its peers are; see state.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memmove, memset
 
 from gnats.includes.arrays cimport array_grow
+from gnats.includes.units cimport SECOND
 from gnats.raft.messages cimport PEER_SIZE, PeerState, get64, peer_state_size, put16, put64, put_peer_state
 
 cdef enum:
     FIRST = 4                  # places of an array that grows
+    REMOVED_FOR = 300 * SECOND
 
 
 cdef void fail(Raft *r, RaftFailure why) noexcept nogil:
@@ -34,7 +36,6 @@ cdef RaftPeer *find_peer(Raft *r, uint64_t id) noexcept nogil:
 
 
 cdef bint add_peer(Raft *r, uint64_t id) noexcept nogil:
-    """Add a peer unless it is there. False: no memory."""
     if find_peer(r, id) != NULL:
         return True
     if r.npeers == r.peers_room and not array_grow(&r.peers, &r.peers_room, FIRST, sizeof(RaftPeer)):
@@ -53,17 +54,36 @@ cdef void remove_peer(Raft *r, uint64_t id) noexcept nogil:
         memmove(peer, peer + 1, (r.peers + r.npeers - peer) * sizeof(RaftPeer))
 
 
+cdef void note_removed(Raft *r, uint64_t id) noexcept nogil:
+    cdef Removed *it = &r.removed[r.nremoved % MOST_REMOVED]
+    it.id = id
+    it.seen = 0
+    r.nremoved += 1
+
+
+cdef bint was_removed(Raft *r, uint64_t id, int64_t now) noexcept nogil:
+    cdef uint32_t i
+    for i in range(min(r.nremoved, <uint32_t> MOST_REMOVED)):
+        if r.removed[i].id == id:
+            if r.removed[i].seen == 0:
+                r.removed[i].seen = now
+            return now - r.removed[i].seen < REMOVED_FOR
+    return False
+
+
 cdef bint begin_change(Raft *r, uint64_t index, uint64_t id, bint removes) noexcept nogil:
     cdef RaftPeer *known = find_peer(r, id)
-    r.change.index, r.change.peer, r.change.removes = index, id, removes
+    r.change.index, r.change.peer, r.change.removes, r.change.size = index, id, removes, r.size
     memset(&r.change.before, 0, sizeof(RaftPeer))
     if known != NULL:
         r.change.before = known[0]
     if removes:
         remove_peer(r, id)
+        r.size = max(r.size - 1, <uint32_t> r.npeers)
     elif not add_peer(r, id):
         return False
-    r.size = <uint32_t> r.npeers
+    else:
+        r.size = max(r.size, <uint32_t> r.npeers)   # one that was expected does not change the quorum
     return True
 
 
@@ -74,7 +94,7 @@ cdef void undo_change(Raft *r) noexcept nogil:
         remove_peer(r, r.change.peer)
     elif r.change.removes and before.id and add_peer(r, before.id):
         find_peer(r, before.id)[0] = before
-    r.size = <uint32_t> r.npeers
+    r.size = r.change.size
 
 
 cdef char *peers_of(Raft *r, size_t *n, bint committed) noexcept nogil:
@@ -85,7 +105,7 @@ cdef char *peers_of(Raft *r, size_t *n, bint committed) noexcept nogil:
     cdef char *to
     cdef size_t i
     if more or less:
-        size = count
+        size = r.change.size
     n[0] = peer_state_size(count)
     out = <char *> malloc(n[0])
     if out == NULL:

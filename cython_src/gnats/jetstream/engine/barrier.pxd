@@ -106,9 +106,11 @@ cdef class StreamBase:
     cdef uint8_t in_dirty[MAX_POLLERS]    # by poller: JsPoller.dirty names it; each element is its poller's
 
     # Write what the store has buffered. Return 0, or -errno: then the stream has failed. No lock is held.
-    cdef int flush(self) noexcept nogil
+    cdef int flush(self, JsPoller *jp) noexcept nogil
     # fdatasync what is written. Return the same. Called by the sync thread; no lock is held.
     cdef int sync(self) noexcept nogil
+    # A sync that this poller has asked for has ended. No lock is held.
+    cdef void synced(self, JsPoller *jp) noexcept nogil
 
 
 cdef inline bint stream_failed(StreamBase s) noexcept nogil:

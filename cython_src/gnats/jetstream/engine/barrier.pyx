@@ -11,11 +11,14 @@ from gnats.jetstream.engine.consumerbase cimport ConsumerBase
 cdef class StreamBase:
     """The part of a stream that pollers use; see gnats.jetstream.stream.stream.Stream."""
 
-    cdef int flush(self) noexcept nogil:
+    cdef int flush(self, JsPoller *jp) noexcept nogil:
         return 0
 
     cdef int sync(self) noexcept nogil:
         return 0
+
+    cdef void synced(self, JsPoller *jp) noexcept nogil:
+        pass
 
 
 # -- a stream's barrier ------------------------------------------------------------------------------------------------

@@ -304,7 +304,7 @@ cdef bint pass_flushed(JsPoller *jp) noexcept nogil:
     cdef bint sent
     for i in range(n):
         (<StreamBase> jp.dirty.p[i]).in_dirty[jp.ps.index] = 0
-        (<StreamBase> jp.dirty.p[i]).flush()
+        (<StreamBase> jp.dirty.p[i]).flush(jp)
         unsynced |= load8(&(<StreamBase> jp.dirty.p[i]).barrier.unsynced)
     if unlikely(unsynced):
         give_to_sync(jp)

@@ -184,5 +184,6 @@ cdef void pass_synced(JsPoller *jp) noexcept nogil:
             run_later(jp, <ConsumerBase> batch.held.p[i])
             add64_seq(&(<ConsumerBase> batch.held.p[i]).refs, <uint64_t> -1)
         for i in range(batch.nstreams):
+            (<StreamBase> batch.streams[i]).synced(jp)
             add64_seq(&(<StreamBase> batch.streams[i]).refs, <uint64_t> -1)
         free_batch(batch)

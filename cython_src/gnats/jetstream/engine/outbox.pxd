@@ -16,6 +16,9 @@ from gnats.jetstream.engine.barrier cimport JsPoller, Outbox, StreamBase
 # fails, publish only with `anyway`. Copies its arguments. False when out of memory.
 cdef bint publish_later(JsPoller *jp, StreamBase stream, const char *subject, size_t sn, const char *hdr, size_t hn,
                         const char *msg, size_t n, bint anyway) noexcept nogil
+# Publish after the flush, whether the stream syncs or not, and whatever becomes of it.
+cdef bint publish_flushed(JsPoller *jp, StreamBase stream, const char *subject, size_t sn, const char *reply,
+                          size_t rn, const char *msg, size_t n) noexcept nogil
 # Publish in the stream's account at once. No lock may be held.
 cdef RouteOutcome publish_now(PollState *ps, StreamBase stream, const char *subject, size_t sn, const char *shown,
                               size_t shown_n, const char *reply, size_t rn, const char *hdr, size_t hn,

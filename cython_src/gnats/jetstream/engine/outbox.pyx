@@ -19,10 +19,11 @@ cdef enum:
     LEFT_MOST = 16777216      # bytes of answers that a turn may leave; more are sent, however long that takes
 
 
-# A message in an Outbox; subject, header and payload follow it.
+# A message in an Outbox; subject, reply, header and payload follow it.
 cdef struct Outgoing:
     void *stream             # borrowed StreamBase
     uint32_t subject_n
+    uint32_t reply_n
     uint32_t hdr_n
     uint32_t msg_n
     uint32_t anyway          # send it even when the stream has failed
@@ -32,17 +33,35 @@ cdef inline size_t outgoing_size(size_t n) noexcept nogil:
     return (sizeof(Outgoing) + n + 7) & ~<size_t> 7
 
 
+cdef inline size_t size_of(const Outgoing *o) noexcept nogil:
+    return outgoing_size(o.subject_n + <size_t> o.reply_n + o.hdr_n + o.msg_n)
+
+
 cdef bint publish_later(
     JsPoller *jp, StreamBase stream, const char *subject, size_t sn, const char *hdr, size_t hn, const char *msg,
     size_t n, bint anyway
 ) noexcept nogil:
-    cdef Outbox *out = &jp.synced if stream.barrier.syncs else &jp.out
-    cdef size_t need = outgoing_size(sn + hn + n)
+    if unlikely(jp.behind) and jp.ps.turn.until != NULL:
+        turn_end(&jp.ps.turn)   # of the connection that publishes: it may add one answer in a round
+    return put_out(
+        jp, &jp.synced if stream.barrier.syncs else &jp.out, stream, subject, sn, NULL, 0, hdr, hn, msg, n, anyway)
+
+
+cdef bint publish_flushed(
+    JsPoller *jp, StreamBase stream, const char *subject, size_t sn, const char *reply, size_t rn, const char *msg,
+    size_t n
+) noexcept nogil:
+    return put_out(jp, &jp.out, stream, subject, sn, reply, rn, NULL, 0, msg, n, True)
+
+
+cdef bint put_out(
+    JsPoller *jp, Outbox *out, StreamBase stream, const char *subject, size_t sn, const char *reply, size_t rn,
+    const char *hdr, size_t hn, const char *msg, size_t n, bint anyway
+) noexcept nogil:
+    cdef size_t need = outgoing_size(sn + rn + hn + n)
     cdef size_t cap
     cdef Outgoing *o
     cdef char *p
-    if unlikely(jp.behind) and jp.ps.turn.until != NULL:
-        turn_end(&jp.ps.turn)   # of the connection that publishes: it may add one answer in a round
     # First, because a message in the outbox leaves after the flush of the dirty streams: its own must be among them.
     if not mark_dirty(jp, stream):
         report_shortage(jp.ps)
@@ -59,15 +78,18 @@ cdef bint publish_later(
     out.n += need
     o.stream = <void *> stream
     o.subject_n = <uint32_t> sn
+    o.reply_n = <uint32_t> rn
     o.hdr_n = <uint32_t> hn
     o.msg_n = <uint32_t> n
     o.anyway = anyway
     p = <char *> (o + 1)
     memcpy(p, subject, sn)
+    if rn:
+        memcpy(p + sn, reply, rn)
     if hn:
-        memcpy(p + sn, hdr, hn)
+        memcpy(p + sn + rn, hdr, hn)
     if n:
-        memcpy(p + sn + hn, msg, n)
+        memcpy(p + sn + rn + hn, msg, n)
     return True
 
 
@@ -107,12 +129,12 @@ cdef bint send_out(JsPoller *jp, Outbox *out, bint stored) noexcept nogil:
         o = <Outgoing *> (out.p + out.at)
         p = <char *> (o + 1)
         counted = out.at < out.counted
-        out.at += outgoing_size(o.subject_n + <size_t> o.hdr_n + o.msg_n)
+        out.at += size_of(o)
         turn_spend(&ps.turn, SENDING)
         if stored or o.anyway or not stream_failed(<StreamBase> o.stream):
             publish_now(
-                ps, <StreamBase> o.stream, p, o.subject_n, NULL, 0, NULL, 0, p + o.subject_n, o.hdr_n,
-                p + o.subject_n + o.hdr_n, o.msg_n)
+                ps, <StreamBase> o.stream, p, o.subject_n, NULL, 0, p + o.subject_n if o.reply_n else NULL, o.reply_n,
+                p + o.subject_n + o.reply_n, o.hdr_n, p + o.subject_n + o.reply_n + o.hdr_n, o.msg_n)
         if counted:
             add64_seq(&(<StreamBase> o.stream).refs, <uint64_t> -1)
     return True
@@ -135,5 +157,5 @@ cdef void count_streams(Outbox *out) noexcept nogil:
     out.counted = out.n
     while at < out.n:
         o = <Outgoing *> (out.p + at)
-        at += outgoing_size(o.subject_n + <size_t> o.hdr_n + o.msg_n)
+        at += size_of(o)
         add64_seq(&(<StreamBase> o.stream).refs, 1)

@@ -103,7 +103,7 @@ cdef class StreamCore(StreamBase):
         if err:
             self.fail(err)
         if ps != NULL and not mark_dirty(js_poller_of(ps), self):
-            self.flush()   # out of memory: the end of the batch would not do it
+            self.flush(js_poller_of(ps))   # out of memory: the end of the batch would not do it
         if gone.n:
             self.notify_removed(gone.p, gone.n)
         if gone.many:
@@ -178,7 +178,7 @@ cdef class StreamCore(StreamBase):
 
     # -- the engine's ------------------------------------------------------------------------------------------------
 
-    cdef int flush(self) noexcept nogil:
+    cdef int flush(self, JsPoller *jp) noexcept nogil:
         cdef int err
         pthread_mutex_lock(&self.store.lock)
         err = 0 if self.closed else self.store.flush()

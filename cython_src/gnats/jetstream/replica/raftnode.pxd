@@ -1,0 +1,88 @@
+"""A member of a Raft group in a server (raft.go): its messages, its timer, its files, what it has committed.
+
+The state machine is gnats.raft.raft, its files gnats.raft.files. The other members are reached by messages of the
+system account, on nats-server's subjects ($NRG): native subscriptions hand them to the state machine in the thread of
+the poller that routes them, and what it sends leaves at the end of that poller's batch. So do records that wait to be
+written; they count as durable then, or, with `sync_interval: always`, once the engine's sync thread has synced them.
+Term and vote are always synced by that thread before an answer or a request for votes leaves.
+
+Committed entries wait in a queue for Python: RaftNode.take(), of which the control loop is told by an event.
+
+Lock: `lock` guards all of it but what a comment says otherwise; the log's store has its own, taken after it. It is
+taken without the GIL.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from gnats.core.internal cimport InternalSubscriber
+from gnats.core.messages.message cimport MessageHandler
+from gnats.core.net.pollstate cimport PollState
+from gnats.includes.pthread cimport pthread_mutex_t
+from gnats.jetstream.engine.barrier cimport StreamBase
+from gnats.jetstream.engine.engine cimport Engine, JsTimer
+from gnats.raft.files cimport RaftFiles
+from gnats.raft.state cimport SUBJECT_ROOM, Raft
+
+cpdef enum:
+    RAFT_NEWS = 1           # `a` of an EV_JETSTREAM: take() has something to return
+
+
+cpdef enum:
+    APPLIED_ENTRIES = 1     # a record is committed; data: its entries, encoded
+    APPLIED_SNAPSHOT        # the state is to be replaced by that of a snapshot; data: the snapshot's
+    APPLIED_LEAD            # this server leads from now on, in the term `index`,
+    APPLIED_FOLLOW          # or does not any more
+    APPLIED_TRUST           # records that were lost to damage are there again
+
+
+cdef struct Applied:
+    Applied *next
+    uint64_t index
+    size_t n
+    uint32_t entries        # how many the data has
+    uint32_t kind
+    char data[1]
+
+
+cdef struct Inbox:          # a subject of this member
+    char[SUBJECT_ROOM] p
+    size_t n
+
+
+cdef class RaftNode(StreamBase):
+    cdef pthread_mutex_t lock
+    cdef Raft raft
+    cdef readonly RaftFiles files
+    cdef Engine engine
+    cdef InternalSubscriber client
+    cdef readonly str group
+    cdef Inbox append_subject, vote_subject, proposal_subject
+    cdef Inbox append_reply, vote_reply
+    cdef Inbox catchup              # the inbox of the catch-up that is under way, with its number; n 0: none
+    cdef size_t catchup_root         # bytes before that number
+    cdef uint64_t catchups
+    cdef PollState *ps               # of the thread that has the lock
+    cdef JsTimer timer
+    cdef int64_t armed               # deadline that the timer has, 0: none
+    cdef bint reserved
+    cdef bint sync_always
+    cdef bint begun
+    cdef bint closed
+    cdef bint dirty                  # what is in memory is to be flushed at the end of this batch
+    cdef uint64_t flushed            # records up to here are written,
+    cdef uint64_t synced_to          # and synced
+    cdef uint64_t cuts               # how often records were removed from the log's end
+    cdef bint vote_waits             # term and vote are not written yet
+    cdef bint vote_written
+    cdef bint sync_failed
+    cdef Applied *first_applied
+    cdef Applied **last_applied
+    cdef size_t applied_bytes
+    cdef bint told                   # the control loop was told of the queue, or of the failure
+
+    cdef void release(self) noexcept
+    cdef void enter(self, PollState *ps) noexcept nogil
+    cdef void leave(self) noexcept nogil
+    cdef void note(self, uint32_t kind, uint64_t index, uint32_t entries, const char *data, size_t n) noexcept nogil
+    cdef int subscribe(self, bytes subject, MessageHandler fn) except -1
+    cdef bint ask(self, int what, uint64_t number, const char *data, size_t n) noexcept

@@ -1,0 +1,146 @@
+"""A Raft group of this server whose entries are Python's: that of the meta layer (createRaftGroup)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from gnats.jetstream.replica.raftnode import (
+    APPLIED_ENTRIES,
+    APPLIED_FOLLOW,
+    APPLIED_LEAD,
+    APPLIED_SNAPSHOT,
+    APPLIED_TRUST,
+    RAFT_NEWS,
+    RaftNode,
+)
+from gnats.jetstream.threads import in_thread
+from gnats.raft.files import RaftFiles, bootstrap
+
+if TYPE_CHECKING:
+    from gnats.core.accounts.account import Account
+    from gnats.jetstream.control.shared import Shared
+    from gnats.jetstream.replica.raftnode import Entries
+
+
+class StateMachine(Protocol):
+    """What a group's committed entries change. It is called in the order of the log."""
+
+    def apply(self, index: int, entries: Entries) -> None:
+        """Carry out the entries of a record."""
+
+    def restore(self, data: bytes) -> None:
+        """Replace the state by that of a snapshot."""
+
+    def lead(self, term: int) -> None:
+        """This server leads from now on."""
+
+    def follow(self) -> None:
+        """This server does not lead any more."""
+
+    def stopped(self, why: str) -> None:
+        """The group has stopped at this server, and does not go on before a restart."""
+
+
+class RaftGroup:
+    """A member of a group: its files, its node, its state machine. Used from the loop's thread only."""
+
+    def __init__(self, shared: Shared, node: RaftNode, machine: StateMachine) -> None:
+        self.shared = shared
+        self.node = node
+        self.machine = machine
+        self._stopped = False
+        shared.register(node, self)
+
+    @classmethod
+    async def open(
+        cls,
+        shared: Shared,
+        account: Account,
+        name: str,
+        machine: StateMachine,
+        *,
+        peer: bytes,
+        peers: Callable[[], tuple[int, list[bytes]]],
+        managed: bool = True,
+        in_memory: bool = False,
+    ) -> RaftGroup:
+        """Open a member's files below `account`, the system account; `peer` is its name.
+
+        `peers` returns the number of peers and those that are known; it is called for a new member. The
+        machine has what the files say when this returns. Raises OSError, FilesError, MemoryError.
+        """
+        options = shared.config.options
+        directory = Path(shared.config.store_dir, account.name, "_js_", name)
+        if not (directory / "peers.idx").exists():
+            size, known = peers()
+            await in_thread(lambda: bootstrap(directory, size, known))
+        sync_always = options.sync_always and not in_memory
+        seal = shared.keys.make(directory, name, name, sync=options.sync_always) if shared.keys else None
+
+        def open_files() -> RaftFiles:
+            return RaftFiles(
+                directory,
+                name,
+                sync_always=sync_always,
+                in_memory=in_memory,
+                cipher=seal.cipher if seal else None,
+                key=seal.key if seal else b"",
+                account=name,
+                warn=shared.log.warn,
+            )
+
+        files = await in_thread(open_files)
+        node = RaftNode(
+            shared.engine,
+            account,
+            files,
+            name,
+            peer,
+            cid=shared.clients.next_cid(),
+            managed=managed,
+            sync_always=sync_always,
+        )
+        try:
+            await in_thread(node.recover)
+        except BaseException:
+            node.close()
+            raise
+        group = cls(shared, node, machine)
+        group._take()
+        return group
+
+    def begin(self, *, recovering: bool, observer: bool = False) -> None:
+        """Take part in the group; `recovering`: this server may have been a member before."""
+        self.node.begin(recovering or self.node.files.bootstrapped, observer)
+
+    def on_event(self, what: int, number: int, data: bytes) -> None:
+        if what == RAFT_NEWS:
+            self._take()
+
+    def _take(self) -> None:
+        applied = 0
+        for kind, number, value in self.node.take():
+            if kind == APPLIED_ENTRIES:
+                self.machine.apply(number, value)
+                applied = number
+            elif kind == APPLIED_SNAPSHOT:
+                self.machine.restore(value)
+                applied = number
+            elif kind == APPLIED_LEAD:
+                self.machine.lead(number)
+            elif kind == APPLIED_FOLLOW:
+                self.machine.follow()
+            elif kind == APPLIED_TRUST:
+                self.shared.log.notice(f"RAFT [{self.node.group}] has again what it had lost to damage")
+        if applied:
+            self.node.applied(applied)
+        if (why := self.node.failure) and not self._stopped:
+            self._stopped = True
+            self.machine.stopped(why)
+
+    def close(self) -> None:
+        """Leave the group for now. Idempotent. Raises StoreFailure when the files could not be written."""
+        self.shared.unregister(self.node)
+        self.node.close()

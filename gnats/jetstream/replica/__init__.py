@@ -1,0 +1,1 @@
+"""Replicated JetStream: members of Raft groups in a server."""
