@@ -3,6 +3,9 @@
 def encode(data: bytes) -> bytes:
     """Compress data to an S2 stream."""
 
+def encode_block(data: bytes) -> bytes:
+    """Compress data to a block that is no part of a stream."""
+
 def decode(data: bytes, limit: int) -> bytes:
     """Decompress an S2 stream."""
 

@@ -31,6 +31,8 @@ cdef int s2_decode_block(const uint8_t *data, size_t n, uint8_t *out, size_t siz
 # Encode a stream of at most s2_bound() bytes. Return the bytes written, or S2_NO_MEMORY.
 cdef size_t s2_bound(size_t n) noexcept nogil
 cdef int64_t s2_encode(const uint8_t *data, size_t n, uint8_t *out) noexcept nogil
+# The same for one block, of any size, that is no part of a stream.
+cdef int64_t s2_encode_block(const uint8_t *data, size_t n, uint8_t *out) noexcept nogil
 
 # Encode a stream in pieces: the identifier, then chunks of at most S2_BLOCK bytes of data each, with room of s2_bound()
 # bytes in `out`. s2_put_chunk() returns the bytes written.

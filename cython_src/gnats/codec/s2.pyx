@@ -3,7 +3,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 from gnats.includes.crc32c cimport crc32c, crc32c_prepare, crc32c_ready
 from gnats.includes.layout cimport static_assert
@@ -317,7 +317,7 @@ cdef inline uint32_t hash6(uint64_t v, int bits) noexcept nogil:
     return <uint32_t> ((v << 16) * <uint64_t> 227718039650203 >> (64 - bits))
 
 
-cdef size_t encode_block(const uint8_t *p, size_t n, uint8_t *out, uint32_t *table) noexcept nogil:
+cdef size_t shrink_block(const uint8_t *p, size_t n, uint8_t *out, uint32_t *table) noexcept nogil:
     """Compress a block of at most S2_BLOCK bytes; return its size, 0 when it would not shrink.
 
     `out` has room for n + n / 8 + 32 bytes.
@@ -394,7 +394,7 @@ cdef inline size_t encode_with(const uint8_t *p, size_t n, uint8_t *out, uint32_
 
 
 cdef size_t s2_bound(size_t n) noexcept nogil:
-    # encode_block() writes in place, and may need more room than the chunk has in the end.
+    # shrink_block() writes in place, and may need more room than the chunk has in the end.
     return S2_IDENTIFIER + n + (n // S2_BLOCK + 1) * (S2_CHUNK_HEADER + CRC + 64)
 
 
@@ -403,7 +403,7 @@ cdef void s2_put_identifier(uint8_t *out) noexcept nogil:
 
 
 cdef size_t s2_put_chunk(const uint8_t *data, size_t n, uint8_t *out, uint32_t *table) noexcept nogil:
-    cdef size_t size = encode_block(data, n, out + S2_CHUNK_HEADER + CRC, table)
+    cdef size_t size = shrink_block(data, n, out + S2_CHUNK_HEADER + CRC, table)
     if size == 0:
         return s2_put_uncompressed(data, n, out)
     return put_header(out, CHUNK_COMPRESSED, size, masked_crc(data, n))
@@ -437,6 +437,28 @@ cdef int64_t s2_encode(const uint8_t *data, size_t n, uint8_t *out) noexcept nog
     return to - out
 
 
+cdef int64_t s2_encode_block(const uint8_t *data, size_t n, uint8_t *out) noexcept nogil:
+    cdef uint32_t *table = <uint32_t *> malloc(sizeof(uint32_t) << S2_TABLE_BITS)
+    cdef uint8_t *to = put_uvarint(out, n)
+    cdef size_t part, size, header
+    if table == NULL:
+        return S2_NO_MEMORY
+    # Copies refer back by distance alone, so the tags of parts can follow each other, without the parts' lengths.
+    while n:
+        part = min(n, <size_t> S2_BLOCK)
+        size = shrink_block(data, part, to, table)
+        if size:
+            header = put_uvarint(to, part) - to
+            memmove(to, to + header, size - header)
+            to += size - header
+        else:
+            to = emit_literal(to, data, part)
+        data += part
+        n -= part
+    free(table)
+    return to - out
+
+
 # ---- for Python ----
 
 cdef object s2_error(int64_t bad):
@@ -445,17 +467,25 @@ cdef object s2_error(int64_t bad):
     return ValueError("over the limit" if bad == S2_TOO_LARGE else "not S2, or damaged")
 
 
-def encode(bytes data not None) -> bytes:
+cdef bytes encoded(bytes data, int64_t (*encode)(const uint8_t *data, size_t n, uint8_t *out) noexcept nogil):
     cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
     cdef size_t n = len(data)
     cdef int64_t size
     out = PyBytes_FromStringAndSize(NULL, s2_bound(n))
     cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(out)
     with nogil:
-        size = s2_encode(p, n, to)
+        size = encode(p, n, to)
     if size < 0:
         raise s2_error(size)
     return out[:size]
+
+
+def encode(bytes data not None) -> bytes:
+    return encoded(data, s2_encode)
+
+
+def encode_block(bytes data not None) -> bytes:
+    return encoded(data, s2_encode_block)
 
 
 cdef bytes decoded(

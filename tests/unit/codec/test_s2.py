@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.varints import uvarint
 
-from gnats.codec.s2 import crc, decode, encode, use_wide
+from gnats.codec.s2 import crc, decode, decode_block, encode, encode_block, use_wide
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -57,6 +57,22 @@ RECORDS = b"".join(
     + b"x" * 90
     for seq in range(20_000)
 )
+
+
+@pytest.mark.parametrize("size", [0, 1, 31, 32, 1000, 1 << 20, (1 << 20) + 1, 3 << 20])
+@pytest.mark.parametrize("kind", ["noise", "records", "zeros"])
+def test_a_block_of_any_size_is_read_as_it_was_written(kind: str, size: int) -> None:
+    data = {"noise": random.Random(1).randbytes(size), "records": RECORDS[:size], "zeros": bytes(size)}[kind]
+    block = encode_block(data)
+    assert decode_block(block, LIMIT) == data
+    assert kind == "noise" or len(block) < max(64, len(data) // 4)
+
+
+@given(st.binary(max_size=300).map(lambda data: data * 3))
+def test_a_block_of_anything_is_read_as_it_was_written(data: bytes) -> None:
+    assert decode_block(encode_block(data), LIMIT) == data
+    with pytest.raises(ValueError, match="limit" if data else "damaged"):
+        decode_block(encode_block(data), len(data) - 1) if data else decode_block(b"", LIMIT)
 
 
 @pytest.mark.parametrize(
