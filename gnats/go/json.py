@@ -63,7 +63,10 @@ class Named(NamedTuple):
 
 
 Type = Union[str, "Struct", ListOf, MapOf, Either, Custom, Named]
-"""A field's type: "bool", "string", "strings", "any", a key of _INTEGERS, or one of the classes above."""
+"""A field's type: "bool", "string", "strings", "any", a key of _INTEGERS, or one of the classes above.
+
+"raw", for unmarshal_raw() alone, is the value's JSON, as text.
+"""
 Struct = Mapping[str, Type]
 """The fields of an object."""
 
@@ -176,6 +179,91 @@ def _unmarshal(data: bytes, fields: Struct, what: str, strict: bool) -> dict[str
     if value is None:
         return {}
     return _members(value, fields, what, strict)
+
+
+RawPaths = Mapping[str, "RawPaths"]
+"""The members of an object, or of each object in an array, that are "raw" ({}) or that have such members."""
+
+
+class _Raw(str):
+    """The JSON of a value."""
+
+    __slots__ = ()
+
+
+def unmarshal_raw(data: bytes, type_: Type, what: str, raw: RawPaths, *, first: bool = False) -> Any:
+    """Return the value of `type_` in `data`, None for null, with the JSON of the members in `raw`.
+
+    `raw` is like {"config": {}, "items": {"config": {}}}. With `first`, data behind the value is ignored.
+    Errors call the struct `what`. Raises JSONError.
+    """
+    try:
+        text = text_of(data)
+        try:
+            value, end = _walk(text, _blank(text, 0), raw, plain=_is_plain(text))
+            if not first and _blank(text, end) != len(text):
+                raise ValueError
+            if _ESCAPED_SURROGATE.search(text):
+                value = _whole(value)
+        except JSONError:
+            raise
+        except ValueError as exc:
+            raise JSONError(_syntax_error(data) or f"invalid JSON: {exc}") from None
+        return None if value is None else _value(value, type_, False)
+    except _Mismatch as exc:
+        if not exc.path:
+            kind = _kind(exc.value)
+            raise JSONError(
+                f"json: cannot unmarshal {kind} into Go value of type {_go_type(type_)}"
+            ) from None
+        raise exc.error(what) from None
+    except RecursionError:
+        raise JSONError(_TOO_DEEP) from None
+
+
+def _walk(text: str, at: int, raw: RawPaths, *, plain: bool) -> tuple[object, int]:
+    """Like _decode(), for a value with members that are raw."""
+    opener = text[at : at + 1]
+    if opener not in ("{", "["):
+        return _decode(text, at, plain=plain)
+    closer = "}" if opener == "{" else "]"
+    found: list[object] = []
+    at = _blank(text, at + 1)
+    if text[at : at + 1] == closer:
+        return (() if opener == "{" else found), at + 1
+    while True:
+        if opener == "{":
+            item, at = _walk_member(text, at, raw, plain=plain)
+        else:
+            item, at = _walk(text, at, raw, plain=plain)
+        found.append(item)
+        at = _blank(text, at)
+        separator = text[at : at + 1]
+        if separator == closer:
+            return (tuple(found) if opener == "{" else found), at + 1
+        if separator != ",":
+            raise ValueError
+        at = _blank(text, at + 1)
+
+
+def _walk_member(text: str, at: int, raw: RawPaths, *, plain: bool) -> tuple[object, int]:
+    """Return a member of an object, its name and its value, and the position behind it."""
+    if text[at : at + 1] != '"':
+        raise ValueError
+    name, at = _decode(text, at, plain=plain)
+    assert isinstance(name, str)
+    at = _blank(text, at)
+    if text[at : at + 1] != ":":
+        raise ValueError
+    at = _blank(text, at + 1)
+    inner = raw.get(name, raw.get(_fold(name)))
+    if inner:
+        value, end = _walk(text, at, inner, plain=plain)
+    else:
+        value, end = _decode(text, at, plain=plain)
+        if inner is not None:
+            value = _Raw(text[at:end])
+    return (name, value), end
 
 
 def unmarshal_stream(data: bytes, fields: Struct, what: str, *, strict: bool = False) -> dict[str, object]:
@@ -371,6 +459,9 @@ def _scalar(value: object, field: str, element: bool = False) -> object:
             return ["" if each is None else each for each in _list(value, "string", False)]
     elif field == "any":
         return _plain(value)
+    elif field == "raw":
+        if type(value) is _Raw:
+            return str(value)
     elif field == "bool":
         if type(value) is bool:
             return value

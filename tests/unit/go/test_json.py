@@ -20,6 +20,7 @@ from gnats.go.json import (
     marshal_steps,
     text_of,
     unmarshal,
+    unmarshal_raw,
     unmarshal_stream,
 )
 
@@ -335,3 +336,54 @@ def test_each_character_is_escaped_as_if_alone(text: str) -> None:
         return f"\\u{ord(char):04x}" if char in "<>&\u2028\u2029" else char
 
     assert escape(text) == "".join(map(one, text))
+
+
+RAW = Named("T", {"id": "int", "config": "raw", "items": ListOf(Named("U", {"config": "raw", "n": "int"}))})
+RAW_PATHS = {"config": {}, "items": {"config": {}}}
+
+
+def test_raw_members_are_text() -> None:
+    data = b' {"id":1, "config" : {"a":[1.50, -0],"b":"\\ud83d"} ,"items":[{"CONFIG":null,"n":2},{},null]} '
+    assert unmarshal_raw(data, RAW, "T", RAW_PATHS) == {
+        "id": 1,
+        "config": '{"a":[1.50, -0],"b":"\\ud83d"}',
+        "items": [{"config": "null", "n": 2}, {}, None],
+    }
+    assert unmarshal_raw(b"null", RAW, "T", RAW_PATHS) is None
+    assert unmarshal_raw(b"[{}, {}]", ListOf(RAW), "T", RAW_PATHS) == [{}, {}]
+    assert unmarshal_raw(b"{} {", RAW, "T", RAW_PATHS, first=True) == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", "unexpected end of JSON input"),
+        (b'{"id" 1}', "invalid character '1' after object key"),
+        (b"{1:2}", "invalid character '1' looking for beginning of object key string"),
+        (b'{"config":}', "invalid character '}' looking for beginning of value"),
+        (b'{"items":[{"config":1}', "unexpected end of JSON input"),
+        (b'{"items":[{"config":1} 2]}', "invalid character '2' after array element"),
+        (b"{} 1", "invalid character '1' after top-level value"),
+        (b'{"id":"x"}', "json: cannot unmarshal string into Go struct field T.id of type int"),
+        (b'{"items":{}}', "json: cannot unmarshal object into Go struct field T.items of type []server.U"),
+        (b"1", "json: cannot unmarshal number into Go value of type server.T"),
+        (b'{"config":' + b"[" * 100_000, "invalid JSON: nested too deeply"),
+    ],
+)
+def test_errors_beside_raw_members(data: bytes, text: str) -> None:
+    with pytest.raises(JSONError) as raised:
+        unmarshal_raw(data, RAW, "T", RAW_PATHS)
+    assert str(raised.value) == text
+
+
+@given(st.text(st.sampled_from('{}[],:"ab1 '), max_size=20))
+def test_raw_members_change_nothing_about_the_syntax(text: str) -> None:
+    try:
+        expected = unmarshal(text.encode(), {"a": "any"}, "T")
+    except JSONError as exc:
+        with pytest.raises(JSONError) as raised:
+            unmarshal_raw(text.encode(), Named("T", {"a": "raw"}), "T", {"a": {}})
+        assert str(raised.value) == str(exc)
+        return
+    found = unmarshal_raw(text.encode(), Named("T", {"a": "raw"}), "T", {"a": {}})
+    assert {name: json.loads(value) for name, value in (found or {}).items()} == expected
