@@ -67,6 +67,7 @@ ORDER = (
     "gnats.gateways",
     "gnats.operator",
     "gnats.jetstream.settings",
+    "gnats.jetstream.cluster",
     "gnats.jetstream.disk",
     "gnats.jetstream.control",
     "gnats.jetstream.api",
