@@ -58,6 +58,7 @@ ORIGINS = st.builds(
 )
 DESIRED = st.builds(
     DesiredGroup,
+    created=st.just("") | TIMES,
     id=TEXT,
     term=NUMBERS,
     peers=SOME_PEERS,
@@ -66,6 +67,7 @@ DESIRED = st.builds(
     scale_down=st.booleans(),
     move=st.booleans(),
     removed=SOME_PEERS,
+    members=SOME_PEERS,
     origin=st.none() | ORIGINS,
 )
 GROUPS = st.builds(

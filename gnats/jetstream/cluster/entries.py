@@ -139,6 +139,7 @@ class DesiredGroup(Document):
 
     go_name = "desiredRaftGroup"
 
+    created: str = omitempty(TIME, "")
     id: str = always("string", "")
     term: int = omitempty("uint64", 0)
     """Of the group's leader that moves it; requests of older ones are refused."""
@@ -150,6 +151,8 @@ class DesiredGroup(Document):
     move: bool = omitempty("bool", False)
     removed: tuple[str, ...] = strings()
     """Peers that an operator has removed; a group without a quorum may evict these alone."""
+    members: tuple[str, ...] = strings()
+    """Members of the Raft group, as its leader has reported them (since 2.15.1, as is `created`)."""
     origin: DesiredOrigin | None = one(DesiredOrigin)
 
 
