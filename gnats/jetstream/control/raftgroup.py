@@ -50,6 +50,7 @@ class RaftGroup:
         self.shared = shared
         self.node = node
         self.machine = machine
+        self.begun = False
         self._stopped = False
         shared.register(node, self)
 
@@ -113,6 +114,7 @@ class RaftGroup:
 
     def begin(self, *, recovering: bool, observer: bool = False) -> None:
         """Take part in the group; `recovering`: this server may have been a member before."""
+        self.begun = True
         self.node.begin(recovering or self.node.files.bootstrapped, observer)
 
     def on_event(self, what: int, number: int, data: bytes) -> None:

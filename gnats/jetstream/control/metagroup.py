@@ -1,0 +1,240 @@
+"""The meta group at a server of a JetStream cluster (jetstream_cluster.go).
+
+It decides, for all servers alike, which of them have which streams and consumers. This server keeps what is
+decided, carries out its own part (assigned.py), and, while it leads, proposes what the API asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from gnats.clock import Timer, call_later, monotonic
+from gnats.jetstream import errors
+from gnats.jetstream.cluster.entries import MetaError, Op, decode_entry, encode_entry
+from gnats.jetstream.cluster.meta import Change, MetaState
+from gnats.jetstream.cluster.placement import Load, Placement
+from gnats.jetstream.cluster.staging import Staging
+from gnats.jetstream.control.raftgroup import RaftGroup
+from gnats.jetstream.threads import in_thread
+
+if TYPE_CHECKING:
+    from gnats.accounts.account import Account
+    from gnats.jetstream.cluster.entries import ConsumerAssignment, StreamAssignment
+    from gnats.jetstream.cluster.nodes import Nodes
+    from gnats.jetstream.control.shared import Shared
+    from gnats.jetstream.replica.raftnode import Entries
+
+META_GROUP = "_meta_"
+NORMAL = 0
+"""The type of the entries that are the group's own."""
+LOST_QUORUM = 10.0
+"""Seconds without a leader after which requests are told so."""
+COMPACT_INTERVAL = 60.0
+"""Seconds from a change to the snapshot that includes it."""
+
+
+class MetaGroup:
+    """This server's member of the meta group. Used from the loop's thread only.
+
+    `carry_out` is given the changes that concern this server or its clients, in order.
+    """
+
+    def __init__(
+        self, shared: Shared, nodes: Nodes, peer: str, carry_out: Callable[[Iterable[Change]], None]
+    ) -> None:
+        self.shared = shared
+        self.nodes = nodes
+        self.peer = peer
+        """This server's name in groups."""
+        self.state = MetaState(peer)
+        self._carry_out = carry_out
+        self._group: RaftGroup | None = None
+        self._staging: Staging | None = Staging()
+        """The changes of the start; None once they are carried out."""
+        self._rng = random.Random()
+        self._term = 0
+        self._index = 0
+        """The last record that is applied, and that the last snapshot includes."""
+        self._snapshot = 0
+        self._compacting: asyncio.Task[None] | None = None
+        self._compact_timer: Timer | None = None
+        self._leaderless_since = monotonic()
+        self.failure = ""
+        """Why the group has stopped at this server."""
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    async def start(self, account: Account, expected: int) -> None:
+        """Read what is known from the files; `account` is the system account.
+
+        `expected` is the number of servers that the configuration names, for the first start of a cluster.
+        Raises OSError, FilesError, MemoryError.
+        """
+
+        def peers() -> tuple[int, list[bytes]]:
+            known = self.nodes.active_peers()
+            return max(2, expected, len(known)), [name.encode() for name in known]
+
+        self._group = await RaftGroup.open(
+            self.shared, account, META_GROUP, self, peer=self.peer.encode(), peers=peers, managed=False
+        )
+
+    def recovered(self) -> list[Change]:
+        """Return what the files say that this server has to do; later changes are carried out as they come."""
+        assert self._staging is not None
+        changes, self._staging = self._staging.take(), None
+        return changes
+
+    def begin(self) -> None:
+        """Take part in the group: another server can be reached. Idempotent."""
+        if self._group and not self._group.begun:
+            fresh = not self._group.node.files.bootstrapped
+            self._group.begin(recovering=True)
+            if fresh:
+                self._group.node.campaign()
+
+    async def close(self) -> None:
+        """Let another server lead, and leave the group for now."""
+        if self._compact_timer:
+            self._compact_timer.cancel()
+        if self._compacting:
+            await asyncio.wait([self._compacting])
+        if self._group:
+            if self.leads:
+                self._group.node.step_down()
+            self._group.close()
+
+    # -- the lead --------------------------------------------------------------------------------------------
+
+    @property
+    def leads(self) -> bool:
+        """Whether this server leads, and has applied what the leaders before it have committed."""
+        return self._group is not None and self._group.node.leads
+
+    @property
+    def leader(self) -> str:
+        """The peer that leads, as far as this server knows; "": none."""
+        return self._group.node.leader.decode(errors="replace") if self._group else ""
+
+    @property
+    def is_leaderless(self) -> bool:
+        """Whether requests must be told that no server leads (isLeaderless)."""
+        if self.leader:
+            self._leaderless_since = monotonic()
+            return False
+        return bool(self.failure) or monotonic() - self._leaderless_since > LOST_QUORUM
+
+    def step_down(self, preferred: str = "") -> None:
+        """Let another server lead. Raises ApiError when this one does not."""
+        if not self._group or not self._group.node.step_down(preferred.encode()):
+            raise errors.CLUSTER_NOT_LEADER()
+
+    def remove_peer(self, peer: str) -> bool:
+        """Propose that a server is no member any more. False: another change of members is under way."""
+        return self._group is not None and self._group.node.propose_peer(peer.encode(), removes=True)
+
+    def group_state(self) -> dict[str, Any]:
+        """Return the numbers of the Raft group (RaftNode.state)."""
+        assert self._group
+        return self._group.node.state()
+
+    def peers(self) -> list[str]:
+        """Return the members of the meta group."""
+        return [name.decode(errors="replace") for name in self.group_state()["peers"]] if self._group else []
+
+    # -- proposals of the leader -----------------------------------------------------------------------------
+
+    def placement(self) -> Placement:
+        """Return what the choice of peers depends on now."""
+        options = self.shared.config.options
+        return Placement(
+            peers=self.peers(),
+            nodes=self.nodes.placement(),
+            load=Load(self.state.all_streams_or_inflight()),
+            rng=self._rng,
+            unique_tag=options.unique_tag,
+            max_ha_assets=options.limits.max_ha_assets,
+        )
+
+    def propose_stream(self, op: Op, assignment: StreamAssignment) -> None:
+        """Propose to assign, change or remove a stream. Raises ApiError when this server does not lead."""
+        self._propose(op, assignment)
+        self.state.inflight.track_stream(assignment, deleted=op is Op.REMOVE_STREAM)
+
+    def propose_consumer(self, op: Op, assignment: ConsumerAssignment) -> None:
+        """Propose to assign or remove a consumer. Raises ApiError when this server does not lead."""
+        self._propose(op, assignment)
+        self.state.inflight.track_consumer(assignment, deleted=op is Op.REMOVE_CONSUMER)
+
+    def _propose(self, op: Op, assignment: StreamAssignment | ConsumerAssignment) -> None:
+        if not self._group or not self._group.node.propose(encode_entry(op, assignment)):
+            raise errors.CLUSTER_NOT_AVAIL()
+
+    # -- the state machine of the group ------------------------------------------------------------------------
+
+    def apply(self, index: int, entries: Entries) -> None:
+        self._index = index
+        changes: list[Change] = []
+        for kind, data in entries:
+            if kind != NORMAL:
+                continue
+            try:
+                entry = decode_entry(data)
+            except MetaError as exc:
+                self.shared.log.error(f"JetStream cluster: an entry of the meta group is not understood: {exc}")
+                continue
+            changes += self.state.apply(entry, recovering=self._staging is not None)
+        self._changed(changes)
+        if self._compact_timer is None and self._staging is None:
+            self._compact_timer = call_later(COMPACT_INTERVAL, self._compact)
+
+    def restore(self, data: bytes) -> None:
+        try:
+            changes = self.state.restore(data)
+        except MetaError as exc:
+            self.shared.log.error(f"JetStream cluster: the snapshot of the meta group is not understood: {exc}")
+            return
+        self._changed(changes)
+
+    def _changed(self, changes: list[Change]) -> None:
+        if self._staging is not None:
+            self._staging.add(changes)
+        elif changes:
+            self._carry_out(changes)
+
+    def lead(self, term: int) -> None:
+        self._term = term
+        self.state.inflight.clear()
+        self.shared.log.notice("Self is new JetStream cluster metadata leader")
+
+    def follow(self) -> None:
+        self.state.inflight.clear()
+
+    def stopped(self, why: str) -> None:
+        self.failure = why
+        self.shared.log.error(
+            f"JetStream cluster: the meta group has stopped at this server: {why}; mend this and restart it"
+        )
+
+    # -- snapshots -------------------------------------------------------------------------------------------
+
+    def _compact(self) -> None:
+        self._compact_timer = None
+        if self._group is None or self._index == self._snapshot or self.failure:
+            return
+        node, index, data = self._group.node, self._index, self.state.snapshot()
+        self._snapshot = index
+
+        async def install() -> None:
+            await in_thread(lambda: node.install_snapshot(index, data))
+
+        self._compacting = asyncio.create_task(install())
+        self._compacting.add_done_callback(self._compacted)
+
+    def _compacted(self, task: asyncio.Task[None]) -> None:
+        self._compacting = None
+        if not task.cancelled() and (exc := task.exception()):
+            self.shared.log.error(f"JetStream cluster: the meta group's snapshot: {exc!r}")
