@@ -15,7 +15,7 @@ from gnats.options.values.auth import (
     check_permissions,
 )
 from gnats.options.values.fields import OptionFields
-from gnats.options.values.jetstream import check_jetstream
+from gnats.options.values.jetstream import NO_EXTEND, WILL_EXTEND, check_jetstream
 from gnats.options.values.tls import default_auth_timeout
 
 ANY_HOST = "0.0.0.0"
@@ -136,6 +136,8 @@ class Options(OptionFields):
 
             validate_default_domains(self)
         self.jetstream.validate()
+        if self.jetstream.enabled and self.cluster.port:
+            self._check_jetstream_cluster()
         if self.client_advertise:
             parse_host_port(self.client_advertise, self.port)
         threads = self.io_threads
@@ -144,11 +146,28 @@ class Options(OptionFields):
                 f'io_threads {threads} is neither a number from 0 to {MAX_IO_THREADS} nor "auto"'
             )
 
+    def _check_jetstream_cluster(self) -> None:
+        """Check what a cluster with JetStream must have (validateJetStreamOptions). Raises OptionError."""
+        if not self.server_name:
+            raise OptionError("jetstream cluster requires `server_name` to be set")
+        if not self.cluster.name or self.cluster.generated:
+            raise OptionError("jetstream cluster requires `cluster.name` to be set")
+        hint = self.jetstream.extension_hint
+        if hint not in ("", NO_EXTEND, WILL_EXTEND):
+            raise OptionError(f"expected 'no_extend' for string value, got '{hint}'")
+
 
 def check_supported(opts: Options) -> None:
     """Refuse what the options can say and this server cannot do yet. Raises OptionError."""
-    if (opts.cluster.port or opts.gateway.configured) and opts.jetstream.enabled:
-        raise OptionError("JetStream in a cluster is not supported yet")
+    if not opts.jetstream.enabled or not (opts.cluster.port or opts.gateway.configured):
+        return
+    if opts.gateway.configured:
+        raise OptionError("JetStream in a super-cluster is not supported yet")
+    if opts.jetstream.extension_hint != NO_EXTEND and any(
+        (remote.account or GLOBAL_ACCOUNT) == (opts.system_account or SYSTEM_ACCOUNT)
+        for remote in opts.leafnodes.remotes
+    ):
+        raise OptionError("a JetStream cluster that extends another one over leaf nodes is not supported yet")
 
 
 def _leafnode_accounts(opts: Options) -> set[str] | None:

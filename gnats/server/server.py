@@ -570,6 +570,7 @@ class Server:
 
     async def _start_jetstream(self) -> None:
         from gnats.jetstream.api.api import Api
+        from gnats.jetstream.api.assigned import Assigned
         from gnats.jetstream.control.advisories import Advisories
         from gnats.jetstream.control.jetstream import JetStream, configure
         from gnats.jetstream.control.shared import Shared
@@ -586,7 +587,14 @@ class Server:
         advisories = Advisories(self.events, system, config.options.domain, self.opts.cluster.name)
         shared = Shared(config, self.js_engine, clients, advisories, self.log, lambda: self.opts)
         js = self.jetstream = JetStream(shared, self.name, self.accounts, self.spawn)
-        await js.start(lambda: Api(js, clients.new(system), self.clients))
+        if self.cluster and self.nodes:
+            js.join(self.nodes, len(self.opts.cluster.routes))
+
+        def serve_api() -> tuple[Api, Assigned | None]:
+            api = Api(js, clients.new(system), self.clients)
+            return api, Assigned(js, js.cluster, api, api.refuse) if js.cluster else None
+
+        await js.start(serve_api)
 
     async def disable_jetstream(self) -> None:
         """Stop JetStream; the server goes on without it (DisableJetStream)."""

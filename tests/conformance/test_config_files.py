@@ -169,7 +169,7 @@ def test_jetstream_in_a_cluster_with_a_gateway_ends_the_start(executable: Kind, 
         pytest.skip("the reference has streams in clusters")
     (tmp_path / NAME).write_text(gateway_files.JETSTREAM)
     done = executable.run(tmp_path, "-a", "127.0.0.1", "-p", "-1", "-c", NAME)
-    message = f"{executable.command}: JetStream in a cluster is not supported yet\n"
+    message = f"{executable.command}: JetStream in a super-cluster is not supported yet\n"
     assert (done.returncode, done.stderr) == (1, message)
 
 

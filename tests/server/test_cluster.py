@@ -163,8 +163,8 @@ assert not loaded, loaded
     subprocess.run([sys.executable, "-c", program], check=True, timeout=50)
 
 
-def test_jetstream_has_no_cluster() -> None:
+def test_jetstream_needs_names_in_a_cluster() -> None:
     opts = Options(cluster=ClusterOptions(port=-1))
     opts.jetstream = replace(opts.jetstream, enabled=True)
-    with pytest.raises(OptionError, match="JetStream in a cluster is not supported yet"):
+    with pytest.raises(OptionError, match="jetstream cluster requires `server_name` to be set"):
         Server(opts)

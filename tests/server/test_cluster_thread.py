@@ -303,10 +303,10 @@ def test_a_failed_start_leaves_no_server_behind() -> None:
     assert set(threading.enumerate()) == before
 
 
-def test_jetstream_is_refused_as_the_server_does() -> None:
-    cluster = ClusterThread(2, jetstream=JetStreamOptions(enabled=True))
-    with pytest.raises(OptionError, match="JetStream in a cluster is not supported yet"):
-        cluster.start()
+def test_options_are_refused_as_the_server_does() -> None:
+    jetstream = JetStreamOptions(enabled=True, extension_hint="x")
+    with pytest.raises(OptionError, match="expected 'no_extend'"):
+        ClusterThread(2, jetstream=jetstream).start()
 
 
 def test_the_fixtures_serve_tests_with_and_without_asyncio(tmp_path: Path) -> None:

@@ -81,13 +81,18 @@ async def _create(request: Request) -> Json:
     await jsa.propose(proposal)
     consumer = stream.consumer(proposal.name)
     if identity:
-        request.response_header = b"NATS/1.0\r\n%s: %s\r\n\r\n" % (_STREAM_IDENTITY, identity.encode())
+        request.response_header = identity_header(stream)
     info = consumer_info(consumer)
     if consumer.pause_remaining():
         request.js.advisories.consumer_pause(
             request.account, stream.name, consumer.name, consumer.config.pause_until
         )
     return info
+
+
+def identity_header(stream: Stream) -> bytes:
+    """Return the header of a response that says which stream a consumer for sourcing is of."""
+    return b"NATS/1.0\r\n%s: %s\r\n\r\n" % (_STREAM_IDENTITY, stream.identity.encode())
 
 
 def _named(request: Request, config: ConsumerConfig, asked: str) -> tuple[str, ConsumerConfig]:

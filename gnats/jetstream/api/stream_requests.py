@@ -103,10 +103,10 @@ async def _create(request: Request) -> Json | None:
     if set(name) & set("\\/"):
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
     await jsa.propose(await jsa.check_add_stream(config, pedantic=pedantic))
-    return await _describe(request, jsa.stream(name), {"did_create": True})
+    return await describe(request, jsa.stream(name), {"did_create": True})
 
 
-async def _describe(request: Request, stream: Stream, more: Json, **how: Any) -> Json | None:
+async def describe(request: Request, stream: Stream, more: Json, **how: Any) -> Json | None:
     """Return a response that describes a stream; send it, in slices, if it is long."""
     if not is_long(stream.config):
         return stream_info(stream, **how) | more
@@ -126,7 +126,7 @@ async def _update(request: Request) -> Json | None:
     stream = online(request, jsa.stream(config.name))
     config = config.with_static_metadata()
     await jsa.propose(await jsa.check_update_stream(stream, config, pedantic=pedantic))
-    return await _describe(request, stream, {}, domain=request.js.domain)
+    return await describe(request, stream, {}, domain=request.js.domain)
 
 
 def _names(request: Request) -> Json | Awaitable[Json]:

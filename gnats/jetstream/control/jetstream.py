@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,18 +15,22 @@ from gnats.go.text import friendly_bytes
 from gnats.jetstream import errors
 from gnats.jetstream.control.jsaccount import JSAccount, difference
 from gnats.jetstream.control.lanes import Hold, Lanes, account_claim, creation_claims
+from gnats.jetstream.control.metagroup import MetaGroup
 from gnats.jetstream.control.recovery import recover
 from gnats.jetstream.control.shared import Shared
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.settings.reservations import Resources
 from gnats.options.values.jetstream import JetStreamConfig, JetStreamOptions, make_directory
 from gnats.options.values.limits import JSLimitOpts, Tiers
+from gnats.raft.files import FilesError
 from gnats.runtime.steps import in_slices
 from gnats.version import JS_API_LEVEL
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
     from gnats.accounts.accounts import Accounts
+    from gnats.jetstream.cluster.meta import Change
+    from gnats.jetstream.cluster.nodes import Nodes
     from gnats.log.logger import Logger
 
 SNAPSHOTS_AT_ONCE = 16
@@ -51,6 +55,19 @@ class RequestApi(Protocol):
 
     async def close(self) -> None:
         """Stop serving requests."""
+
+
+class Part(Protocol):
+    """This server's part of what a cluster has assigned: an Assigned."""
+
+    def carry_out(self, changes: Iterable[Change]) -> None:
+        """Carry out changes, behind those that wait."""
+
+    async def wait(self) -> None:
+        """Wait until nothing is left to do."""
+
+    async def close(self) -> None:
+        """Stop."""
 
 
 class JetStream:
@@ -88,10 +105,35 @@ class JetStream:
             shared.engine.start_sync()
         shared.loop.add_reader(shared.engine.fileno(), shared.engine.run_timers)
         self._api: RequestApi | None = None
+        self._part: Part | None = None
         self._syncing: asyncio.Task[None] | None = None
         self._enabling = asyncio.Lock()
         self.snapshots = asyncio.Semaphore(SNAPSHOTS_AT_ONCE)
         self._transfers: set[asyncio.Task[None]] = set()
+        self._routes = 0
+
+    @property
+    def cluster(self) -> MetaGroup | None:
+        """What decides in a cluster which servers have which streams and consumers; None without one."""
+        return self.shared.meta
+
+    def join(self, nodes: Nodes, routes: int) -> None:
+        """Be a member of a JetStream cluster from start() on.
+
+        `routes` is the number of other servers that the configuration names.
+        """
+        self.shared.meta = MetaGroup(self.shared, nodes, nodes.peer, self._carry_out)
+        self._routes = routes
+        nodes.changed.append(self._begin_group)
+
+    def _carry_out(self, changes: Iterable[Change]) -> None:
+        assert self._part
+        self._part.carry_out(changes)
+
+    def _begin_group(self, peer: str) -> None:
+        """Take part in the meta group: another server can be reached."""
+        if self.shared.meta:
+            self.shared.meta.begin()
 
     # -- resources -------------------------------------------------------------------------------------------
 
@@ -152,11 +194,14 @@ class JetStream:
 
     # -- life ------------------------------------------------------------------------------------------------
 
-    async def start(self, serve_api: Callable[[], RequestApi]) -> None:
-        """Serve the API and recover the streams of all accounts. Raises ServerError."""
+    async def start(self, serve_api: Callable[[], tuple[RequestApi, Part | None]]) -> None:
+        """Serve the API and recover the streams of all accounts. Raises ServerError.
+
+        `serve_api` makes the API, and in a cluster this server's part.
+        """
         make_directory(Path(self.config.store_dir))
         self._banner()
-        self._api = serve_api()
+        self._api, self._part = serve_api()
         log = self.log
         self._syncing = asyncio.create_task(self._sync_loop())
         log.debug("  Exports:")
@@ -166,6 +211,21 @@ class JetStream:
                 await self.configure_account(account)
             except ApiError as exc:
                 raise ServerError(f"Error enabling jetstream on configured accounts: {exc}") from exc
+        if self.shared.meta:
+            await self._start_cluster(self.shared.meta)
+
+    async def _start_cluster(self, meta: MetaGroup) -> None:
+        """Recover what the cluster has assigned to this server. Raises ServerError."""
+        account = self.server_accounts.system_account
+        assert account and self._part
+        try:
+            await meta.start(account, self._routes)
+        except (OSError, FilesError, MemoryError) as exc:
+            raise ServerError(f"cannot open JetStream's meta group: {exc}") from exc
+        self._part.carry_out(meta.recovered())
+        await self._part.wait()
+        if any(not node.offline for peer, node in meta.nodes.placement().items() if peer != meta.peer):
+            meta.begin()
 
     async def configure_accounts(self) -> None:
         """Apply the limits of all accounts again, and close JetStream of removed accounts. Logs errors."""
@@ -253,7 +313,10 @@ class JetStream:
                 self.check_resources(limits)
                 jsa = self.accounts[account.name] = JSAccount(self.shared, self._resources, account, limits)
                 jsa.log_limits()
-                await recover(jsa)
+                if self.shared.meta is None:
+                    await recover(jsa)
+                elif self._part:
+                    self._part.carry_out(self.shared.meta.assigned(account.name))
 
     def reach_origins(self, account: Account) -> None:
         """Try at once what failed before: another server has connected this account, which may have the
@@ -282,10 +345,15 @@ class JetStream:
             await self._api.close()
         if self._syncing:
             self._syncing.cancel()
+        if self._part:
+            await self._part.close()
         for task in self._transfers:
             task.cancel()
         if self._transfers:
             await asyncio.wait(self._transfers)
+        if self.shared.meta:
+            self.shared.meta.nodes.changed.remove(self._begin_group)
+            await self.shared.meta.close()
         for jsa in self.accounts.values():
             await jsa.close()
         await self.shared.close()

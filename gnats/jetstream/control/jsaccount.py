@@ -374,13 +374,15 @@ class JSAccount:
     async def propose(self, proposal: Proposal[Result]) -> Result:
         """Have a checked change applied, and advise of it. Raises ApiError, also OSError at a restore's end.
 
-        It is applied at once: no other server has to agree.
+        It is applied at once, unless the servers of a cluster have to agree.
         """
-        result: Result = await self._apply(proposal)
+        if (meta := self.shared.meta) and isinstance(proposal, ConsumerDeleteProposal):
+            meta.forget_consumer(self.name, proposal.stream, proposal.name, proposal.created)
+        result: Result = await self.apply(proposal)
         return result
 
-    async def _apply(self, proposal: Proposal[Any]) -> Any:
-        """Apply a proposal, and advise of it; return its Result."""
+    async def apply(self, proposal: Proposal[Any]) -> Any:
+        """Apply a proposal, and advise of it; return its Result. Raises as propose()."""
         advisories, account = self.shared.advisories, self.account
         match proposal:
             case StreamProposal(config):

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gnats.clock import Timer, call_later, monotonic
 from gnats.jetstream import errors
 from gnats.jetstream.cluster.entries import MetaError, Op, decode_entry, encode_entry
-from gnats.jetstream.cluster.meta import Change, MetaState
+from gnats.jetstream.cluster.meta import Change, ConsumerChange, Kind, MetaState, StreamChange
 from gnats.jetstream.cluster.placement import Load, Placement
 from gnats.jetstream.cluster.staging import Staging
 from gnats.jetstream.control.raftgroup import RaftGroup
@@ -83,9 +84,20 @@ class MetaGroup:
         )
 
     def recovered(self) -> list[Change]:
-        """Return what the files say that this server has to do; later changes are carried out as they come."""
+        """Return what this server has to do by its files; what comes later is carried out as it comes."""
         assert self._staging is not None
         changes, self._staging = self._staging.take(), None
+        return changes
+
+    def assigned(self, account: str) -> list[Change]:
+        """Return an account's assignments as changes that are not new: it has JetStream from now on."""
+        changes: list[Change] = []
+        for stream in self.state.streams_of(account):
+            mine = stream.group.is_member(self.peer)
+            changes.append(StreamChange(Kind.ASSIGNED, stream.recovered(), None, mine, False, True))
+            for consumer in self.state.consumers_of(account, stream.name):
+                mine = consumer.group.is_member(self.peer)
+                changes.append(ConsumerChange(Kind.ASSIGNED, consumer.recovered(), None, mine, False, True))
         return changes
 
     def begin(self) -> None:
@@ -169,11 +181,18 @@ class MetaGroup:
         self._propose(op, assignment)
         self.state.inflight.track_consumer(assignment, deleted=op is Op.REMOVE_CONSUMER)
 
+    def forget_consumer(self, account: str, stream: str, name: str, created: int) -> None:
+        """Have a consumer of this server removed everywhere: it was not used for too long."""
+        known = self.state.consumer(account, stream, name)
+        if self._group and known and known.created_ns == created and known.group.is_member(self.peer):
+            removal = replace(known, subject="", reply="")
+            self._group.node.forward_proposal(encode_entry(Op.REMOVE_CONSUMER, removal))
+
     def _propose(self, op: Op, assignment: StreamAssignment | ConsumerAssignment) -> None:
         if not self._group or not self._group.node.propose(encode_entry(op, assignment)):
             raise errors.CLUSTER_NOT_AVAIL()
 
-    # -- the state machine of the group ------------------------------------------------------------------------
+    # -- the state machine of the group ----------------------------------------------------------------------
 
     def apply(self, index: int, entries: Entries) -> None:
         self._index = index
@@ -184,7 +203,9 @@ class MetaGroup:
             try:
                 entry = decode_entry(data)
             except MetaError as exc:
-                self.shared.log.error(f"JetStream cluster: an entry of the meta group is not understood: {exc}")
+                self.shared.log.error(
+                    f"JetStream cluster: an entry of the meta group is not understood: {exc}"
+                )
                 continue
             changes += self.state.apply(entry, recovering=self._staging is not None)
         self._changed(changes)
@@ -195,7 +216,9 @@ class MetaGroup:
         try:
             changes = self.state.restore(data)
         except MetaError as exc:
-            self.shared.log.error(f"JetStream cluster: the snapshot of the meta group is not understood: {exc}")
+            self.shared.log.error(
+                f"JetStream cluster: the snapshot of the meta group is not understood: {exc}"
+            )
             return
         self._changed(changes)
 

@@ -19,7 +19,7 @@ from gnats.jetstream.threads import in_thread
 from gnats.raft.files import RaftFiles, bootstrap
 
 if TYPE_CHECKING:
-    from gnats.core.accounts.account import Account
+    from gnats.accounts.account import Account
     from gnats.jetstream.control.shared import Shared
     from gnats.jetstream.replica.raftnode import Entries
 

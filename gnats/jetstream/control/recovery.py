@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 from gnats.clock import time_ns
 from gnats.core.subjects.subject import valid_subject
 from gnats.go.text import MILLISECOND, duration, os_error, quote
+from gnats.jetstream import errors
 from gnats.jetstream.control.consumers import Consumer
 from gnats.jetstream.control.streams import Stream
 from gnats.jetstream.disk.encryption import MetaError
@@ -58,6 +60,37 @@ async def recover(jsa: JSAccount) -> None:
         except Exception as exc:  # noqa: BLE001 - as above
             log.error(f"  Error starting sources of stream {_where(stream)}: {_reason(exc)}")
     log.debug(f'JetStream state for account "{jsa.name}" recovered')
+
+
+async def recover_assigned(
+    jsa: JSAccount, name: str, created: int, consumers: Container[str]
+) -> Stream | None:
+    """Recover a stream that is assigned to this server, with its `consumers`; None: make a new one.
+
+    `created` is when it was made: another one of that name, and consumers that are not assigned, have been
+    deleted while this server was away. Raises ApiError.
+    """
+    log, directory = jsa.shared.log, jsa.stream_directory(name)
+    try:
+        meta = await asyncio.to_thread(read_stream_meta, directory, jsa.shared.keys, jsa.name)
+    except MetaError as exc:
+        log.warn(f"  {exc}")
+        return None
+    if meta.created != created:
+        aside = directory.with_name(f"{DELETED}{name}-{meta.created}")
+        log.warn(f"  Another stream '{jsa.name} > {name}' is on the disk: it is moved to \"{aside}\"")
+        await asyncio.to_thread(directory.rename, aside)
+        return None
+    await _recover_stream(jsa, directory, log)
+    stream = jsa.streams.get(name)
+    if stream is None:
+        raise errors.STREAM_CREATE(err="the stream cannot be recovered")
+    if stream.offline_reason:
+        return stream
+    for consumer in [each for each in stream.consumers.values() if each.name not in consumers]:
+        await stream.apply_delete_consumer(consumer.check_deletion())
+    await stream.origins.start()
+    return stream
 
 
 def _reason(exc: Exception) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gnats.accounts.internal_clients import InternalClients
     from gnats.jetstream.consumer.consumer import Consumer as NativeConsumer
     from gnats.jetstream.control.advisories import Advisories
+    from gnats.jetstream.control.metagroup import MetaGroup
     from gnats.jetstream.control.proposals import Proposal, Result
     from gnats.jetstream.engine.engine import Engine
     from gnats.log.logger import Logger
@@ -66,6 +67,8 @@ class Shared:
         self.usage = Usage(max_memory=config.max_memory, max_storage=config.max_store)
         self.batch_limits = BatchLimits()
         self._limit_batches(config.options.limits)
+        self.meta: MetaGroup | None = None
+        """Decides, in a cluster, which servers have which streams and consumers."""
         self.loop = asyncio.get_running_loop()
         self._owners: dict[int, Owner] = {}
         self._tasks: set[asyncio.Task[Any]] = set()

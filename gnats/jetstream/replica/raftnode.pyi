@@ -1,4 +1,4 @@
-"""A member of a Raft group in a server (raft.go): its messages, its timer, its files, what it has committed."""
+"""A member of a Raft group in a server (raft.go): messages, timer, files, and what it has committed."""
 
 from typing import Any
 

@@ -54,7 +54,7 @@ class JetStreamOptions:
     """CHACHA or AES."""
     unique_tag: str = ""
     extension_hint: str = ""
-    """Has an effect only in clusters."""
+    """NO_EXTEND or WILL_EXTEND: whether it extends the domain of a cluster that its leaf nodes reach."""
     request_queue_limit: int = REQUEST_QUEUE_LIMIT
     """Requests to the API that may wait, without those for information."""
     info_queue_limit: int = 0
@@ -70,6 +70,9 @@ class JetStreamOptions:
             raise OptionError(f"invalid domain name: derived {quote(subject)} is not a valid subject")
         if _NOT_IN_NAMES & set(self.domain):
             raise OptionError("invalid domain name: may not contain ., * or >")
+
+
+NO_EXTEND, WILL_EXTEND = "no_extend", "will_extend"
 
 
 def check_jetstream(value: object) -> None:

@@ -161,7 +161,7 @@ def test_help_may_be_asked_for(args: list[str]) -> None:
             ["--cluster", "nats://a:1", "--routes", "x://b:1, :b"],
             'error parsing route url [":b"]: missing protocol scheme',
         ),
-        (["--cluster", "nats://a:1", "-js"], "JetStream in a cluster is not supported yet"),
+        (["--cluster", "nats://a:1", "-js"], "jetstream cluster requires `server_name` to be set"),
         (["-zz"], "unknown flag -zz; gnats-server -h lists the flags"),
         (["-p"], "flag -p needs a value: a number"),
         (["-p", "x"], 'invalid value "x" for flag -p: it takes a number'),

@@ -134,11 +134,24 @@ def test_a_cluster_with_a_port_has_routes() -> None:
     assert found.routes == (URL("nats", host="a:1"),)
 
 
-def test_jetstream_in_a_cluster_is_not_built() -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cluster { port: -1, name: C }", "jetstream cluster requires `server_name` to be set"),
+        ("server_name: S, cluster { port: -1 }", "jetstream cluster requires `cluster.name` to be set"),
+        (
+            "server_name: S, cluster { port: -1, name: C }, leafnodes { remotes: [{ url: 'a:1', account: $SYS }] }",
+            "a JetStream cluster that extends another one over leaf nodes is not supported yet",
+        ),
+    ],
+)
+def test_a_cluster_with_jetstream_has_names(text: str, message: str) -> None:
     with pytest.raises(OptionError) as raised:
-        options("jetstream: enabled, cluster { port: -1 }").baseline()
-    assert str(raised.value) == "JetStream in a cluster is not supported yet"
+        options(f"jetstream: enabled, {text}").baseline()
+    assert str(raised.value) == message
     assert options("jetstream: enabled, cluster { name: C }").baseline().jetstream.enabled
+    named = "server_name: S, cluster { port: -1, name: C }"
+    assert options(f"jetstream: enabled, {named}").baseline().jetstream.enabled
 
 
 def test_it_is_a_block() -> None:

@@ -93,6 +93,6 @@ def test_it_is_a_block() -> None:
 
 
 def test_a_gateway_goes_without_jetstream() -> None:
-    with pytest.raises(OptionError, match="JetStream in a cluster is not supported yet"):
+    with pytest.raises(OptionError, match="JetStream in a super-cluster is not supported yet"):
         options("gateway { name: G, port: -1 }\njetstream: true").baseline()
     assert options("gateway { name: G, port: -1 }").baseline().cluster.name == "G"
