@@ -35,7 +35,8 @@ STATSZ_FIRST = 0.25
 """Seconds to the first STATSZ. The interval then doubles up to STATSZ_INTERVAL."""
 STATSZ_RATE_LIMIT = 1.0
 _PACKED_AT_ONCE = 1 << 16
-JETSTREAM_FLAGS = 1 | 2 | 4
+JETSTREAM_ENABLED = 1
+JETSTREAM_FLAGS = JETSTREAM_ENABLED | 2 | 4
 """Server flags: JetStream, binary stream snapshots, Raft traffic in the accounts themselves."""
 
 

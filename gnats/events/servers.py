@@ -4,9 +4,9 @@ A server is known from the first of its events on, until it says that it goes or
 also tell how many clients an account has there: an account's limit counts the clients of all servers.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.accounts.internal_client import InternalClient, Message
 from gnats.clock import call_later, monotonic
@@ -25,8 +25,28 @@ GONE_AFTER = 5 * CONNS_INTERVAL
 """Seconds without an event after which a check takes a server for gone."""
 
 _ID_AT = 2  # index of the server's token in $SYS.SERVER.<id>.<what>
-_SERVER: Struct = {"id": "string", "seq": "uint64"}
-_STATSZ: Struct = {"server": _SERVER}
+_SERVER: Struct = {
+    "id": "string",
+    "seq": "uint64",
+    "name": "string",
+    "cluster": "string",
+    "domain": "string",
+    "ver": "string",
+    "tags": "strings",
+    "jetstream": "bool",
+    "flags": "uint64",
+}
+_JETSTREAM: Struct = {
+    "config": {"max_memory": "int64", "max_storage": "int64"},
+    "stats": {
+        "memory": "uint64",
+        "storage": "uint64",
+        "reserved_memory": "uint64",
+        "reserved_storage": "uint64",
+        "ha_assets": "int",
+    },
+}
+_STATSZ: Struct = {"server": _SERVER, "statsz": {"jetstream": _JETSTREAM}}
 _CONNS: Struct = {"server": _SERVER, "acc": "string", "conns": "int", "leafnodes": "int"}
 
 
@@ -36,6 +56,22 @@ class _Known:
 
     seq: int
     heard: float
+    event: "Event"
+    """Its last statistics; before them, its first event."""
+
+
+Event = tuple[Mapping[str, Any], Mapping[str, Any] | None, bool]
+"""The member "server" of an event, "jetstream" of statistics, and whether the event has statistics."""
+
+
+class Watcher(Protocol):
+    """Keeps what the events say of their servers, as gnats.jetstream.cluster.nodes does."""
+
+    def heard(self, server: Mapping[str, Any], jetstream: Mapping[str, Any] | None, statistics: bool) -> None:
+        """Note an event, by the members of Event."""
+
+    def gone(self, server_id: str) -> None:
+        """Note that a server has gone."""
 
 
 class Servers:
@@ -63,6 +99,7 @@ class Servers:
         self._log = log
         self._exceeded = exceeded
         self._known: dict[str, _Known] = {}
+        self._watcher: Watcher | None = None
         self._inbox = f"$SYS._INBOX_.{events.server_id}".encode()
         self._on(b"$SYS.SERVER.*.STATSZ", self._on_statsz)
         self._on(b"$SYS.SERVER.*.SHUTDOWN", self._on_shutdown)
@@ -78,6 +115,12 @@ class Servers:
     def close(self) -> None:
         """Stop looking for silent servers."""
         self._sweeper.cancel()
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell a watcher of the servers that are known, and of each event from now on."""
+        self._watcher = watcher
+        for known in self._known.values():
+            watcher.heard(*known.event)
 
     def track(self, account: "Account") -> None:
         """Ask the other servers how many clients a new account has there (enableAccountTracking)."""
@@ -101,9 +144,11 @@ class Servers:
             self._log.debug("Received empty server info for remote server update")
             return
         try:
-            self._heard(unmarshal(message.payload, _STATSZ, "ServerStatsMsg").get("server"))
+            event: dict[str, Any] = unmarshal(message.payload, _STATSZ, "ServerStatsMsg")
         except JSONError:
             self._log.debug("Received bad server info for remote server update")
+            return
+        self._heard(event.get("server", {}), event.get("statsz", {}).get("jetstream"), statistics=True)
 
     def _on_shutdown(self, message: Message) -> None:
         """Forget a server that goes (remoteServerShutdown)."""
@@ -131,7 +176,7 @@ class Servers:
         account = self._accounts.get(event.get("acc", ""))
         if account is None:
             return
-        server = event.get("server") or {}
+        server = event.get("server", {})
         name = server.get("id", "")
         if name == self._events.server_id:
             self._log.error("SYSTEM - Processing our own account connection event message: ignored")
@@ -143,24 +188,35 @@ class Servers:
 
     # -- servers ---------------------------------------------------------------------------------------------
 
-    def _heard(self, server: object) -> None:
-        """Note an event of a server, as the event describes it (updateRemoteServer)."""
-        assert server is None or isinstance(server, dict)
-        name, seq = (server or {}).get("id", ""), (server or {}).get("seq", 0)
+    def _heard(
+        self, server: dict[str, Any], jetstream: dict[str, Any] | None = None, *, statistics: bool = False
+    ) -> None:
+        """Note an event of a server, as the event describes it (updateRemoteServer).
+
+        `jetstream` is that member of its statistics, if the event has these.
+        """
+        name, seq = server.get("id", ""), server.get("seq", 0)
         if not name or name == self._events.server_id:
             return
         known = self._known.get(name)
-        if known is None:
-            self._known[name] = _Known(seq, monotonic())
-            self._events.statsz_update()  # so that the new one knows this server as soon
-        elif seq <= known.seq:
+        if known and seq <= known.seq:
             self._log.error(f"Received out of order remote server update from: {quote(name)}")
+            return
+        if known is None or statistics:
+            event: Event = server, jetstream, statistics
+            if self._watcher:
+                self._watcher.heard(*event)
         else:
-            known.seq, known.heard = seq, monotonic()
+            event = known.event
+        self._known[name] = _Known(seq, monotonic(), event)
+        if known is None:
+            self._events.statsz_update()  # so that the new one knows this server as soon
 
     def _forget(self, name: str) -> None:
         """Forget a server and its clients (processRemoteServerShutdown)."""
         if self._known.pop(name, None):
+            if self._watcher:
+                self._watcher.gone(name)
             for account in self._accounts.values():
                 account.set_clients_elsewhere(name, 0)
 

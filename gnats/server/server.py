@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from gnats.events.servers import Servers
     from gnats.gateways.gateway import Gateway
     from gnats.gateways.gateways import Gateways
+    from gnats.jetstream.cluster.nodes import Nodes
     from gnats.jetstream.control.jetstream import JetStream
     from gnats.jetstream.engine.engine import Engine
     from gnats.leafnodes.leafnodes import LeafNodes
@@ -149,6 +150,8 @@ class Server:
         self.describe()
         self.others: Servers | None = None
         """What is known of the other servers; None without links, or without a system account."""
+        self.nodes: Nodes | None = None
+        """What JetStream knows of the servers, from its first start on; None when `others` is."""
         self._began = False
         self._listener: AcceptLoop | None = None
         self._monitor: Monitor | None = None
@@ -571,6 +574,7 @@ class Server:
     async def _start_jetstream(self) -> None:
         from gnats.jetstream.api.api import Api
         from gnats.jetstream.api.assigned import Assigned
+        from gnats.jetstream.cluster.nodes import Nodes
         from gnats.jetstream.control.advisories import Advisories
         from gnats.jetstream.control.jetstream import JetStream, configure
         from gnats.jetstream.control.shared import Shared
@@ -586,13 +590,17 @@ class Server:
             self.js_engine = Engine(pollers, self.state, [clients.next_cid() for _ in pollers])
         advisories = Advisories(self.events, system, config.options.domain, self.opts.cluster.name)
         shared = Shared(config, self.js_engine, clients, advisories, self.log, lambda: self.opts)
-        js = self.jetstream = JetStream(shared, self.name, self.accounts, self.spawn)
-        if self.cluster and self.nodes:
+        if self.nodes is None and self.others is not None:
+            self.nodes = Nodes(self.identity, lambda: self.opts, lambda: self.jetstream)
+            self.others.watch(self.nodes)
+        reserved = self.events.statsz_update if self.cluster or self.gateways else None
+        js = self.jetstream = JetStream(shared, self.name, self.accounts, self.spawn, reserved)
+        if self.cluster and self.nodes and self.opts.jetstream.enabled:
             js.join(self.nodes, len(self.opts.cluster.routes))
 
         def serve_api() -> tuple[Api, Assigned | None]:
             api = Api(js, clients.new(system), self.clients)
-            return api, Assigned(js, js.cluster, api, api.refuse) if js.cluster else None
+            return api, Assigned(js, js.cluster, api, api.refuse_assignment) if js.cluster else None
 
         await js.start(serve_api)
 

@@ -24,6 +24,7 @@ from gnats.jetstream import errors
 from gnats.jetstream.api import consumer_requests, stream_requests
 from gnats.jetstream.api.queue import Job, RequestQueue
 from gnats.jetstream.api.request import Body, LeftToOthers, Request, Route, Scope
+from gnats.jetstream.cluster.entries import ConsumerAssignment, StreamAssignment
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.threads import in_thread
 from gnats.runtime.rotation import Rotation
@@ -328,6 +329,21 @@ class Api:
         """Publish the answer only: no count, no audit."""
         if request.reply:
             self._client.publish(request.reply, payload, reply=b"", header=request.response_header)
+
+    def refuse_assignment(
+        self, asset: StreamAssignment | ConsumerAssignment, error: ApiError, update: bool
+    ) -> None:
+        """Tell the meta leader that an assigned stream or consumer could not be made, or changed."""
+        kind = "consumer" if isinstance(asset, ConsumerAssignment) else "stream"
+        response = {"type": f"{_TYPE}{kind}_create_response", "error": error.json()}
+        members: Json = {"account": asset.account}
+        if isinstance(asset, ConsumerAssignment):
+            members |= {"stream": asset.stream, "consumer": asset.name, "response": response}
+        else:
+            members |= {"stream": asset.name, "create_response": response}
+            members |= {"is_update": True} if update else {}
+        subject = f"$SYS.JSC.{kind.upper()}.ASSIGNMENT.RESULT"
+        self._client.publish(subject.encode(), marshal(members), reply=b"")
 
     # -- the system account's own --------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ class JetStream:
     """JetStream of a running server. Made by Server.enable_jetstream(); used from the loop's thread only.
 
     `server_accounts` are all accounts of the server, also those without JetStream. `spawn` runs a coroutine
-    as a task until the server ends.
+    as a task until the server ends. `reserved` is called when streams have reserved or released bytes.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class JetStream:
         server_name: str,
         server_accounts: Accounts,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
+        reserved: Callable[[], object] | None = None,
     ) -> None:
         self.shared = shared
         self.cluster_info: dict[str, object] = {"leader": server_name}
@@ -99,7 +100,7 @@ class JetStream:
         self._spawn = spawn
         self.lanes = Lanes()
         self.accounts: dict[str, JSAccount] = {}
-        self._resources = Resources(config.max_memory, config.max_store)
+        self._resources = Resources(config.max_memory, config.max_store, reserved)
         self.api_total = self.api_errors = 0
         if config.options.sync_always:
             shared.engine.start_sync()
@@ -188,7 +189,7 @@ class JetStream:
             "reserved_memory": self._resources.memory_reserved,
             "reserved_storage": self._resources.store_reserved,
             "accounts": len(self.accounts),
-            "ha_assets": 0,
+            "ha_assets": len(self.shared.groups),
             "api": api,
         }
 

@@ -53,6 +53,7 @@ class RaftGroup:
         self.begun = False
         self._stopped = False
         shared.register(node, self)
+        shared.groups.add(self)
 
     @classmethod
     async def open(
@@ -144,5 +145,6 @@ class RaftGroup:
 
     def close(self) -> None:
         """Leave the group for now. Idempotent. Raises StoreFailure when the files could not be written."""
+        self.shared.groups.discard(self)
         self.shared.unregister(self.node)
         self.node.close()

@@ -70,6 +70,8 @@ class Shared:
         self.meta: MetaGroup | None = None
         """Decides, in a cluster, which servers have which streams and consumers."""
         self.loop = asyncio.get_running_loop()
+        self.groups: set[object] = set()
+        """The Raft groups that this server takes part in."""
         self._owners: dict[int, Owner] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gnats.go.text import MAX_INT64
 from gnats.jetstream.errors import (
     MAXIMUM_CONSUMERS_LIMIT,
@@ -13,12 +15,16 @@ from gnats.options.values.limits import DEFAULT_TIER, JetStreamAccountLimits
 
 
 class Resources:
-    """The server's memory and storage in bytes, and how much of each streams have reserved."""
+    """The server's memory and storage in bytes, and how much of each streams have reserved.
 
-    def __init__(self, max_memory: int, max_store: int) -> None:
+    `changed` is called when that changes.
+    """
+
+    def __init__(self, max_memory: int, max_store: int, changed: Callable[[], object] | None = None) -> None:
         self.max_memory = max_memory
         self.max_store = max_store
         self.memory_reserved = self.store_reserved = 0
+        self._changed = changed
 
     def reserve(self, storage: str, max_bytes: int) -> None:
         """Reserve bytes for a stream, or release them with a negative number."""
@@ -26,6 +32,8 @@ class Resources:
             self.memory_reserved += max_bytes
         else:
             self.store_reserved += max_bytes
+        if self._changed and max_bytes:
+            self._changed()
 
 
 def account_reservation(tier: str, replicas: int, max_bytes: int) -> int:
