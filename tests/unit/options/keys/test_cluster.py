@@ -140,7 +140,8 @@ def test_a_cluster_with_a_port_has_routes() -> None:
         ("cluster { port: -1, name: C }", "jetstream cluster requires `server_name` to be set"),
         ("server_name: S, cluster { port: -1 }", "jetstream cluster requires `cluster.name` to be set"),
         (
-            "server_name: S, cluster { port: -1, name: C }, leafnodes { remotes: [{ url: 'a:1', account: $SYS }] }",
+            "server_name: S, cluster { port: -1, name: C }\n"
+            "leafnodes { remotes: [{ url: 'nats://a:1', account: '$SYS' }] }",
             "a JetStream cluster that extends another one over leaf nodes is not supported yet",
         ),
     ],
