@@ -27,7 +27,8 @@ if [ "${1-}" = fuzz ]; then
     PYTHONPATH="$PYTHONPATH:$PWD/tests"
     set -- -m fuzz "$@"
 else
-    set -- -m pytest -p no:cacheprovider --capture=sys tests/unit tests/stress tests/jetstream tests/clock "$@"
+    set -- -m pytest -p no:cacheprovider --capture=sys \
+        tests/unit tests/stress tests/jetstream tests/clock tests/server/test_raft_groups.py "$@"
 fi
 # A fixed address layout: the thread sanitizer's shadow memory needs it on newer kernels.
 setarch -R env LD_PRELOAD="$runtime" "$bin/python" -P "$@" || {
