@@ -124,6 +124,9 @@ TABLE = {
         checkMsgHeadersPreClusteredProposal=check_ahead commit=commit_batch
         fastBatchCommit=commit_fast_batch newAtomicBatch=find_or_begin newFastBatch=begin_fast_batch
         sendFlowControl=fastbatch.send_flow""",
+    "jetstream_cluster.go": """applyMetaEntries=MetaState.apply decodeConsumerAssignment=decode_entry
+        inflightConsumerInfo=inflight.Proposal inflightStreamInfo=inflight.Proposal
+        jetStreamCluster=MetaState""",
     "jetstream_errors.go": "IsNatsErr",
     "jetstream_events.go": "publishAdvisory=Advisories._publish",
     "jetstream_versioning.go": """errorOnRequiredApiLevel setDynamicConsumerMetadata

@@ -282,8 +282,7 @@ class Placement:
     def create_group_for_consumer(self, config: ConsumerConfig, stream: StreamAssignment) -> RaftGroup:
         """Choose the group of a new consumer among its stream's peers (createGroupForConsumer).
 
-        The cluster is the caller's to set: the stream's. Raises PlacementError; the API answers
-        INSUFFICIENT_RESOURCES.
+        The cluster is the caller's to set: the stream's. Raises PlacementError; the API answers 10023.
         """
         peers = stream.group.peers
         if not peers or config.num_replicas > len(peers):

@@ -1,4 +1,5 @@
-"""Changes of the meta group that are collected until this server has caught up (recoveryUpdates).
+"""Changes of the meta group that are collected until this server has caught up
+(recoveryUpdates in jetstream_cluster.go).
 
 A server that starts, or is behind, must not create streams that a later entry deletes, nor answer for them.
 It applies the entries to the state, adds the changes here, and carries out what take() returns.
