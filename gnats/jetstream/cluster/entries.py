@@ -288,9 +288,13 @@ class _Assignment(Generic[Config]):
         """`created` in ns since 1970."""
         return parse_rfc3339(self.created)[0]
 
+    def is_as_old(self, other: _Assignment[Any]) -> bool:
+        """Whether another asset was created at the same time."""
+        return self.created == other.created or self.created_ns == other.created_ns
+
     def is_remade(self, other: _Assignment[Any]) -> bool:
         """Whether `other`, of the same name, is another asset: one was deleted, and one made anew."""
-        return self.created_ns != other.created_ns and self.group.name != other.group.name
+        return self.group.name != other.group.name and not self.is_as_old(other)
 
     def with_config(self, config: Config) -> Self:
         """Return it with another configuration, which this server has made."""
@@ -300,6 +304,8 @@ class _Assignment(Generic[Config]):
         """Return the group without what matters only while it is new (setStreamAssignmentRecovering)."""
         group = self.group
         scale_up = group.scale_up and group.desired is not None
+        if not group.preferred and group.scale_up == scale_up:
+            return group
         return dataclasses.replace(group, preferred="", scale_up=scale_up)
 
     def _head(self, client: ClientInfo | None) -> dict[str, object]:
@@ -331,7 +337,10 @@ class StreamAssignment(_Assignment[StreamConfig]):
 
     def recovered(self) -> StreamAssignment:
         """Return it as one that was assigned some time ago (setStreamAssignmentRecovering)."""
-        return dataclasses.replace(self, group=self._settled(), restore=None)
+        group = self._settled()
+        if group is self.group and self.restore is None:
+            return self
+        return dataclasses.replace(self, group=group, restore=None)
 
     def json(self) -> bytes:
         """Return its JSON in an entry."""
@@ -365,7 +374,8 @@ class ConsumerAssignment(_Assignment[ConsumerConfig]):
 
     def recovered(self) -> ConsumerAssignment:
         """Return it as one that was assigned some time ago (setConsumerAssignmentRecovering)."""
-        return dataclasses.replace(self, group=self._settled())
+        group = self._settled()
+        return self if group is self.group else dataclasses.replace(self, group=group)
 
     def json(self) -> bytes:
         """Return its JSON in an entry."""

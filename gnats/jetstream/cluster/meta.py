@@ -222,7 +222,9 @@ class MetaState:
             return []
         previous = stream.consumers.get(name)
         state = assignment.state
-        assignment = dataclasses.replace(_still_unsupported(assignment, previous), state=None)
+        assignment = _still_unsupported(assignment, previous)
+        if state:
+            assignment = dataclasses.replace(assignment, state=None)
         stream.consumers[name] = assignment
         changes: list[Change] = [
             self._consumer_change(Kind.ASSIGNED, assignment, previous, recovering, state)
@@ -358,7 +360,7 @@ def _is_same(new: Assignment, known: Assignment) -> bool:
     """Whether a snapshot's assignment is one that has been carried out."""
     known = known.recovered()
     return (
-        new.created_ns == known.created_ns
+        new.is_as_old(known)
         and new.config_json == known.config_json
         and new.group == known.group
         and (not isinstance(new, StreamAssignment) or new.sync == known.sync)
