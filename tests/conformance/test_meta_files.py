@@ -92,29 +92,31 @@ class Client:
         self(f"STREAM.UPDATE.{name}", before | config)
         until(lambda: self.is_settled(name))
 
-    def info(self, name: str) -> Any:
-        """Ask about a stream, each second until it answers: one that moves may have nobody to do so."""
+    def read(self, api: str) -> Any:
+        """Ask each second until there is an answer, with a leader if it is about a group.
+
+        While a group moves, or has no leader, nobody answers.
+        """
         asked: list[str] = []
         again = 0.0
 
         def answer() -> Any:
             nonlocal again
             if time.monotonic() >= again:
-                asked.append(self.caller.ask(f"$JS.API.STREAM.INFO.{name}"))
+                asked.append(self.caller.ask(f"$JS.API.{api}"))
                 again = time.monotonic() + 1
             self.caller.fence()
             found = [each.json for each in self.caller.kept() if each.subject in asked]
-            return next((each for each in found if "error" not in each), None)
+            return next((each for each in found if "error" not in each and has_leader(each)), None)
 
         return until(answer)
 
     def is_settled(self, name: str) -> bool:
-        info = self.info(name)
+        info = self.read(f"STREAM.INFO.{name}")
         cluster = info["cluster"]
         peers = [peer for peer in cluster.get("replicas", ()) if peer["current"]]
         return (
             "desired" not in cluster
-            and bool(cluster.get("leader"))
             and len(peers) == len(cluster.get("replicas", ())) == info["config"]["num_replicas"] - 1
         )
 
@@ -125,6 +127,10 @@ class Client:
         else:
             return self(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config})
         return self(f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": config})
+
+
+def has_leader(answer: dict[str, Any]) -> bool:
+    return "leader" in answer.get("cluster", {"leader": ""})
 
 
 def tell(ask: Client, other: Client) -> None:
@@ -184,10 +190,10 @@ class Told:
     pages: list[Any] = field(default_factory=list)
 
     def ask(self, account: str, ask: Client) -> None:
-        for name in ask("STREAM.NAMES")["streams"]:
-            self.streams[account, name] = ask(f"STREAM.INFO.{name}")
-            for consumer in ask(f"CONSUMER.NAMES.{name}")["consumers"] or ():
-                self.consumers[account, name, consumer] = ask(f"CONSUMER.INFO.{name}.{consumer}")
+        for name in ask.read("STREAM.NAMES")["streams"]:
+            self.streams[account, name] = ask.read(f"STREAM.INFO.{name}")
+            for consumer in ask.read(f"CONSUMER.NAMES.{name}")["consumers"] or ():
+                self.consumers[account, name, consumer] = ask.read(f"CONSUMER.INFO.{name}.{consumer}")
 
 
 @dataclass
@@ -197,6 +203,8 @@ class Written:
     told: Told
     crashed: list[Path]
     stopped: list[Path]
+    told_again: Told
+    """After all members have started with snapshots that gnats has written."""
 
 
 def wait_healthy(cluster: Cluster) -> None:
@@ -212,7 +220,9 @@ def folder_of(server: Server) -> Path:
 def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
     require(REFERENCE)
     directory = tmp_path_factory.mktemp("meta")
-    told, crashed = Told(), []
+    told, told_again = Told(), Told()
+    crashed: list[Path] = []
+    stopped: list[Path] = []
     with launcher(REFERENCE, directory) as launch:
         cluster = Cluster(launch, [REFERENCE] * SIZE, config=configuration)
         cluster.wait_mesh()
@@ -228,12 +238,32 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
             server.kill()  # a server that stops makes a snapshot, and empties its log
             crashed.append(directory / f"crashed{server.port}" / META.decode())
             shutil.copytree(folder_of(server), crashed[-1])
+        start_again(cluster)
         for server in cluster.servers:
-            server.start_again()
-        cluster.wait_mesh()
-        wait_healthy(cluster)
-        folders = [folder_of(server) for server in cluster.servers]
-    yield Written(told, crashed, folders)
+            server.stop()
+            stopped.append(directory / f"stopped{server.port}" / META.decode())
+            shutil.copytree(folder_of(server), stopped[-1])
+            write_snapshots_again(folder_of(server))
+        start_again(cluster)
+        with Caller(cluster[0], "a") as a, Caller(cluster[1], "b", inbox="_INBOX.other") as b:
+            told_again.ask("A", Client(a))
+            told_again.ask("B", Client(b))
+    yield Written(told, crashed, stopped, told_again)
+
+
+def start_again(cluster: Cluster) -> None:
+    for server in cluster.servers:
+        server.start_again()
+    cluster.wait_mesh()
+    wait_healthy(cluster)
+
+
+def write_snapshots_again(folder: Path) -> None:
+    for path in (folder / "snapshots").glob("snap.*[0-9]"):
+        term, index, peers, data = messages.read_snapshot(path.read_bytes(), META)
+        state = MetaState("")
+        state.restore(data)
+        path.write_bytes(messages.write_snapshot(term, index, peers, state.snapshot(), META))
 
 
 @dataclass
@@ -391,6 +421,19 @@ def test_assignments_are_those_that_the_api_knows(written: Written) -> None:
             if isinstance(assignment, StreamAssignment):
                 assert assignment.sync.startswith("$JSC.SYNC.")
                 assert assignment.group.cluster == "C"
+
+
+def test_nats_server_starts_with_snapshots_that_gnats_has_written(written: Written) -> None:
+    told, again = written.told, written.told_again
+    assigned = all_of(read_state(written.stopped[0]))
+    for before, after in ((told.streams, again.streams), (told.consumers, again.consumers)):
+        assert set(after) == set(before)
+        for key, info in before.items():
+            assert after[key]["config"] == info["config"]
+            if key in told.streams:  # a consumer in memory is as old as its server
+                assert after[key]["created"] == assigned[key].created
+            assert peers_of(after[key]["cluster"]) == peers_of(info["cluster"])
+            assert after[key]["cluster"].get("raft_group") == info["cluster"].get("raft_group")
 
 
 def test_each_server_runs_what_is_assigned_to_it(written: Written) -> None:
