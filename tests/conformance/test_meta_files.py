@@ -20,9 +20,11 @@ from support.monitor import monitor
 from support.servers import REFERENCE, Server, until
 
 from gnats.codec import s2
+from gnats.jetstream.cluster.desired import Reconcile, read_reconcile, reconcile
 from gnats.jetstream.cluster.entries import (
     ConsumerAssignment,
     Op,
+    RaftGroup,
     StreamAssignment,
     decode_entry,
     decode_snapshot,
@@ -205,6 +207,8 @@ class Written:
     stopped: list[Path]
     told_again: Told
     """After all members have started with snapshots that gnats has written."""
+    requests: list[bytes]
+    """The steps of groups that leaders have reported."""
 
 
 def wait_healthy(cluster: Cluster) -> None:
@@ -227,9 +231,16 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
         cluster = Cluster(launch, [REFERENCE] * SIZE, config=configuration)
         cluster.wait_mesh()
         wait_healthy(cluster)
-        with Caller(cluster[0], "a") as a, Caller(cluster[1], "b", inbox="_INBOX.other") as b:
+        with (
+            Caller(cluster[0], "a") as a,
+            Caller(cluster[1], "b", inbox="_INBOX.other") as b,
+            Caller(cluster[2], "sys", inbox="_INBOX.sys") as system,
+        ):
+            system.subscribe("$SYS.JSC.*.ASSIGNMENT.RECONCILE")
             tell(Client(a), Client(b))
             wait_healthy(cluster)
+            system.fence()
+            requests = [each.payload for each in system.kept()]
             told.ask("A", Client(a))
             told.ask("B", Client(b))
         query = "/jsz?accounts=1&streams=1&consumers=1&config=1&raft=1"
@@ -248,7 +259,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
         with Caller(cluster[0], "a") as a, Caller(cluster[1], "b", inbox="_INBOX.other") as b:
             told_again.ask("A", Client(a))
             told_again.ask("B", Client(b))
-    yield Written(told, crashed, stopped, told_again)
+    yield Written(told, crashed, stopped, told_again, requests)
 
 
 def start_again(cluster: Cluster) -> None:
@@ -449,3 +460,42 @@ def test_each_server_runs_what_is_assigned_to_it(written: Written) -> None:
                     runs.add((account["name"], stream["name"], consumer["name"]))
         assigned = {key for key, each in all_of(state).items() if each.group.is_member(peer)}
         assert runs == assigned
+
+
+def test_each_step_of_a_group_follows_from_a_request(written: Written) -> None:
+    """The leader's entries about groups that moved, and scaled, are those that gnats would have made."""
+    requests: dict[str, list[Reconcile]] = {}
+    for data in written.requests:
+        request = read_reconcile(data)
+        requests.setdefault(request.id, []).append(request)
+    state, steps = MetaState(""), 0
+    log = read_log(written.crashed[0])
+    state.restore(log.snapshot)
+    for kind, data in log.entries:
+        if kind != NORMAL:
+            continue
+        for change in state.apply(decode_entry(data)):
+            before = change.previous
+            if change.kind is Kind.REMOVED or before is None or before.group.desired is None:
+                continue
+            about = requests.get(before.group.desired.id, [])
+            if isinstance(before, StreamAssignment):
+                replicas = before.config.num_replicas
+            else:
+                stream = state.stream(before.account, before.stream)
+                assert stream
+                replicas = before.config.replicas(stream.config)
+            made = [
+                reconcile(before.group, each, replicas, converged=converged, id="", created="")
+                for each in about
+                for converged in (False, True)
+            ]
+            assert without_chance(change.assignment.group) in [without_chance(each) for each in made if each]
+            steps += 1
+    assert steps >= 20
+
+
+def without_chance(group: RaftGroup) -> RaftGroup:
+    """Return a group without new ids, the name of one that has arrived, and a leader that has led by then."""
+    desired = group.desired and replace(group.desired, id="", created="")
+    return replace(group, desired=desired, preferred="", name=group.name if group.desired else "")
