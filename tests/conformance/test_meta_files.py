@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from support.servers import REFERENCE, Server, until
 from gnats.codec import s2
 from gnats.jetstream.cluster.desired import Reconcile, read_reconcile, reconcile
 from gnats.jetstream.cluster.entries import (
+    ClientInfo,
     ConsumerAssignment,
     Op,
     RaftGroup,
@@ -32,8 +34,9 @@ from gnats.jetstream.cluster.entries import (
     encode_snapshot,
 )
 from gnats.jetstream.cluster.meta import Kind, MetaState
+from gnats.jetstream.cluster.placement import Load, NodeInfo, NodeStats, Placement, PlacementError
 from gnats.jetstream.cluster.staging import Staging
-from gnats.jetstream.settings.config import LEVEL_KEY, VERSION_KEY
+from gnats.jetstream.settings.config import LEVEL_KEY, VERSION_KEY, StreamConfig
 from gnats.nkeys.identity import server_hash
 from gnats.raft import messages
 from gnats.store.store import FileStore
@@ -45,6 +48,15 @@ NORMAL, SNAPSHOT = 0, 6
 ACCOUNTS = "A", "B"
 SIZE = 3
 DAY = 24 * 3600 * 1_000_000_000
+REFUSED: list[dict[str, Any]] = [
+    {"num_replicas": 5},
+    {"num_replicas": 3, "placement": {"tags": ["n1"]}},
+    {"placement": {"tags": ["nowhere"]}},
+    {"placement": {"tags": ["!all"]}},
+    {"num_replicas": 3, "placement": {"tags": ["all", "!N2"]}},
+    {"placement": {"cluster": "other"}},
+    {"max_bytes": 1 << 60},
+]
 
 
 def configuration(number: int) -> str:
@@ -209,6 +221,8 @@ class Written:
     """After all members have started with snapshots that gnats has written."""
     requests: list[bytes]
     """The steps of groups that leaders have reported."""
+    refusals: list[Any]
+    """Why there is no place for each of REFUSED."""
 
 
 def wait_healthy(cluster: Cluster) -> None:
@@ -239,6 +253,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
             system.subscribe("$SYS.JSC.*.ASSIGNMENT.RECONCILE")
             tell(Client(a), Client(b))
             wait_healthy(cluster)
+            refusals = [
+                a.request(
+                    "$JS.API.STREAM.CREATE.REFUSED", {"name": "REFUSED", "storage": "file"} | config
+                ).json
+                for config in REFUSED
+            ]
             system.fence()
             requests = [each.payload for each in system.kept()]
             told.ask("A", Client(a))
@@ -259,7 +279,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
         with Caller(cluster[0], "a") as a, Caller(cluster[1], "b", inbox="_INBOX.other") as b:
             told_again.ask("A", Client(a))
             told_again.ask("B", Client(b))
-    yield Written(told, crashed, stopped, told_again, requests)
+    yield Written(told, crashed, stopped, told_again, requests, refusals)
 
 
 def start_again(cluster: Cluster) -> None:
@@ -499,3 +519,23 @@ def without_chance(group: RaftGroup) -> RaftGroup:
     """Return a group without new ids, the name of one that has arrived, and a leader that has led by then."""
     desired = group.desired and replace(group.desired, id="", created="")
     return replace(group, desired=desired, preferred="", name=group.name if group.desired else "")
+
+
+def test_refusals_of_placement_are_those_of_nats_server(written: Written) -> None:
+    nodes = {
+        server_hash(f"s{number}"): NodeInfo(
+            f"s{number}",
+            "C",
+            (f"n{number}", "all"),
+            max_memory=page["config"]["max_memory"],
+            max_store=page["config"]["max_storage"],
+            stats=NodeStats(),
+        )
+        for number, page in enumerate(written.told.pages)
+    }
+    placement = Placement(list(nodes), nodes, Load(), random.Random(1))
+    for config, refusal in zip(REFUSED, written.refusals, strict=True):
+        wanted = StreamConfig.from_json(json.dumps({"name": "X", "storage": "file"} | config).encode())
+        with pytest.raises(PlacementError) as raised:
+            placement.create_group_for_stream(ClientInfo(cluster="C"), wanted)
+        assert raised.value.api_error().json() == refusal["error"]
