@@ -1,8 +1,8 @@
 """How a group moves, scales, or changes its stream's retention: its desired state (jetstream_cluster.go).
 
-The leader of the meta group says where a group is to go (DesiredGroup). The group's leader takes it there, a
-member at a time, and reports each step in a request, which the meta leader turns into an entry. The origin is
-what a cancelled change goes back to.
+The meta leader says where a group is to go (DesiredGroup). The group's leader takes it there, a member at a
+time, and reports each step in a request, which the meta leader turns into an entry. A cancelled change goes
+back to the origin.
 
 All functions make new groups. Ids and times of new desired states come from the caller.
 """
@@ -71,7 +71,7 @@ def legacy_move_origin(stream: StreamAssignment) -> DesiredOrigin | None:
 
 
 def desired_origin(stream: StreamAssignment) -> DesiredOrigin | None:
-    """Return what a change that is under way can go back to (desiredOrigin)."""
+    """Return the origin that a change under way can go back to (desiredOrigin)."""
     return stream.group.desired.origin if stream.group.desired else legacy_move_origin(stream)
 
 
@@ -133,7 +133,7 @@ def with_desired(group: RaftGroup, target: RaftGroup, *, id: str, created: str) 
 
 
 def populate_origin(group: RaftGroup, stream: StreamAssignment) -> RaftGroup:
-    """Note what `stream` is before its change to `group`, unless that is known already (populateOrigin)."""
+    """Note the origin, `stream` before its change, unless an earlier one is noted (populateOrigin)."""
     if not group.desired or group.desired.origin:
         return group
     peers, cluster = stream.group.peers, stream.group.cluster

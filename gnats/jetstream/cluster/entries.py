@@ -3,9 +3,9 @@
 An entry is a byte, its operation, and JSON: an assignment of a stream or a consumer to the peers of a Raft
 group. A snapshot is one S2 block: a JSON array of the streams' assignments, each with those of its consumers.
 
-Both come from other servers. What is wrong raises MetaError. An asset whose configuration has fields that are
-not known here, or needs a higher API level, is right, but *unsupported*: it is kept, its configuration as it
-came, and must not run here.
+Both come from other servers, and wrong ones raise MetaError. An asset whose configuration has unknown fields,
+or needs a higher API level, is *unsupported*: it is kept, with its configuration as it came, and must not run
+here.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MOST_SNAPSHOT = 1 << 30
 
 
 class MetaError(ValueError):
-    """An entry, or a snapshot, is not what a meta group may have. Its text says what is wrong."""
+    """An entry, or a snapshot, that no meta group may have; the text gives the fault."""
 
 
 class Op(enum.IntEnum):
@@ -73,7 +73,7 @@ class Op(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientInfo(Document):
-    """The client that asked for an assignment, to be answered; None of an account has it all (events.go)."""
+    """The client that asked for an assignment, to be answered (events.go)."""
 
     start: str = omitempty(TIME, "")
     host: str = omitempty("string", "")
@@ -109,7 +109,7 @@ class ClientInfo(Document):
         return ClientInfo(acc=self.acc, svc=self.svc, cluster=self.cluster)
 
     def for_proposal(self) -> ClientInfo:
-        """Return it without what must not be stored (forProposal)."""
+        """Return it without secrets, which must not be stored (forProposal)."""
         return dataclasses.replace(self, jwt="", issuer_key="") if self.jwt or self.issuer_key else self
 
 
@@ -122,7 +122,7 @@ _RETENTION = one_of(LIMITS, INTEREST, WORKQUEUE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredOrigin(Document):
-    """What an asset was before it began to move or to scale (desiredRaftGroupOrigin)."""
+    """An asset before it began to move or to scale (desiredRaftGroupOrigin)."""
 
     go_name = "desiredRaftGroupOrigin"
 
@@ -301,7 +301,7 @@ class _Assignment(Generic[Config]):
         return dataclasses.replace(self, config=config, config_json=marshal(config.json()).decode())
 
     def _settled(self) -> RaftGroup:
-        """Return the group without what matters only while it is new (setStreamAssignmentRecovering)."""
+        """Return the group without the members that count while it is new (setStreamAssignmentRecovering)."""
         group = self.group
         scale_up = group.scale_up and group.desired is not None
         if not group.preferred and group.scale_up == scale_up:
@@ -322,7 +322,7 @@ class StreamAssignment(_Assignment[StreamConfig]):
     """A stream, and the peers that have it (streamAssignment)."""
 
     sync: str
-    """The subject on which replicas ask for what they miss; "" is a fault that the leader repairs."""
+    """The subject on which replicas ask for missing messages; "" is a fault that the leader repairs."""
     restore: StreamState | None = None
     """The state of the stream that the client is about to restore."""
 
@@ -405,7 +405,7 @@ def _joined(before: Mapping[str, object], name: str, raw: str, after: Mapping[st
 _GROUP = Named("raftGroup", RaftGroup.schema())
 _CLIENT = Named("ClientInfo", ClientInfo.schema())
 _STORED: Struct = {"client": _CLIENT, "created": TIME, "group": _GROUP}
-"""What entries and snapshots have of streams and consumers."""
+"""Members of streams and consumers, in entries and in snapshots."""
 _ASKED: Struct = {"subject": "string", "reply": "string"}
 _STREAM: Struct = {**_STORED, "stream": "raw", "sync": "string"}
 _CONSUMER: Struct = {**_STORED, "name": "string", "stream": "string", "consumer": "raw"}
@@ -457,7 +457,7 @@ def decode_entry(data: bytes) -> Entry:
             body = s2.decode(body, MOST_ASSIGNMENT)
         except ValueError as exc:
             raise MetaError(f"compressed consumer assignment: {exc}") from None
-    # A reader of a compressed assignment ignores what follows the first value (json.Decoder).
+    # Readers of a compressed assignment ignore bytes behind the first value (json.Decoder).
     return Entry(op, _read(body, _CONSUMER_ENTRY, _RAW_CONSUMER, _consumer, first=packed))
 
 

@@ -1,8 +1,8 @@
 """The state of the meta group: which streams and consumers there are, and which peers have them.
 
 Every server applies the same entries in the same order (applyMetaEntries in jetstream_cluster.go), so the
-assignments are the same everywhere. Here they only change; what a change means for this server is returned,
-for a caller to carry out in the order given.
+assignments are the same everywhere. MetaState changes nothing else: it returns the changes, and its caller
+carries them out in the order given.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gnats.jetstream.cluster.inflight import Inflight
 
 
 class Kind(enum.Enum):
-    """What has happened to an assignment."""
+    """The kind of a change of an assignment."""
 
     ASSIGNED = enum.auto()
     """Made, or, with a `previous` one, proposed again: as it was, or with other peers."""
@@ -126,7 +126,7 @@ class MetaState:
         found = self._accounts.get(account, {}).get(stream)
         return iter(found.consumers.values() if found else ())
 
-    # ---- reading what the leader has proposed, too ----
+    # ---- reading, with the leader's proposals ----
 
     def stream_or_inflight(self, account: str, name: str) -> StreamAssignment | None:
         """Return a stream's assignment as proposals will make it (streamAssignmentOrInflight)."""
@@ -298,7 +298,7 @@ class MetaState:
         )
 
     def restore(self, data: bytes) -> list[Change]:
-        """Replace all assignments by a snapshot's; return what is different (applyMetaSnapshot).
+        """Replace all assignments by a snapshot's; return the differences (applyMetaSnapshot).
 
         Assignments that are as they were are not returned. Raises MetaError, and changes nothing then.
         """
@@ -350,7 +350,7 @@ class MetaState:
 
 
 def _still_unsupported(assignment: Assignment, previous: Assignment | None) -> Assignment:
-    """Let an asset that was not supported once remain so: what was missed meanwhile is not known."""
+    """Keep an asset unsupported that was so before: it may have missed changes meanwhile."""
     if previous and previous.unsupported and not assignment.unsupported:
         return dataclasses.replace(assignment, unsupported=previous.unsupported)
     return assignment

@@ -26,7 +26,7 @@ _NUID = 22
 
 @dataclass(frozen=True, slots=True)
 class NodeStats:
-    """What a server has in use, in bytes (JetStreamStats)."""
+    """The use of a server's memory and storage, in bytes (JetStreamStats)."""
 
     memory: int = 0
     store: int = 0
@@ -38,7 +38,7 @@ class NodeStats:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """What is known of a peer (nodeInfo in server.go)."""
+    """The facts about a peer that it has sent (nodeInfo in server.go)."""
 
     name: str
     cluster: str
@@ -161,7 +161,7 @@ class _UniqueTags:
 
 @dataclass(slots=True)
 class Placement:
-    """What the choice depends on: the peers of the meta group, and what is known of them."""
+    """The peers of the meta group, and the facts by which they are chosen."""
 
     peers: Sequence[str]
     nodes: Mapping[str, NodeInfo]
@@ -305,7 +305,7 @@ class Placement:
         return [peer for peer in peers if (node := self.nodes.get(peer)) and not node.offline]
 
     def are_all_offline(self, peers: Iterable[str]) -> bool:
-        """Whether none of a group's peers is online (allPeersOffline)."""
+        """Whether all of a group's peers are offline, or unknown (allPeersOffline)."""
         return not self.online(peers)
 
     def preferred(self, group: RaftGroup) -> str:

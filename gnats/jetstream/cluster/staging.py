@@ -2,7 +2,7 @@
 (recoveryUpdates in jetstream_cluster.go).
 
 A server that starts, or is behind, must not create streams that a later entry deletes, nor answer for them.
-It applies the entries to the state, adds the changes here, and carries out what take() returns.
+It applies the entries to the state, adds the changes here, and carries out the result of take().
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Staging:
         self._streams: dict[_Place, _Staged] = {}
 
     def add(self, changes: Iterable[Change]) -> None:
-        """Add what MetaState.apply() or restore() has returned."""
+        """Add the result of MetaState.apply() or restore()."""
         for change in changes:
             if isinstance(change, ConsumerChange):
                 self._add_consumer(change)
@@ -91,7 +91,7 @@ class Staging:
 
 
 def _carried_out(change: _Some, *staged: _Some | None) -> _Some:
-    """Return a change whose `previous` is that of the first staged one: what this server has carried out."""
+    """Return a change whose `previous` is the one that this server has carried out: of the first staged."""
     first = next((each for each in staged if each), None)
     if first is None:
         return change
