@@ -20,7 +20,7 @@ from gnats.jetstream.api import stream_requests
 from gnats.jetstream.api.queue import LONG_BODY
 from gnats.jetstream.api.request import Body, Request
 from gnats.jetstream.api.stream_requests import MANY_SUBJECTS
-from gnats.jetstream.control.jsaccount import JSAccount
+from gnats.jetstream.control.checks import StreamChecks
 from gnats.jetstream.control.proposals import PurgeProposal
 from gnats.jetstream.control.streams import Stream
 from gnats.options.values.accounts import AccountConfig
@@ -150,7 +150,7 @@ async def test_what_nobody_foresaw_is_logged_and_answered(
         def fail(*_: object, **__: object) -> None:
             raise OverflowError("value too large\nto convert")
 
-        for of, name in ((Stream, "apply_purge"), (Stream, "state"), (JSAccount, "check_overlap")):
+        for of, name in ((Stream, "apply_purge"), (Stream, "state"), (StreamChecks, "check_overlap")):
             monkeypatch.setattr(of, name, fail)
         answer = await ask(client, verb, {"name": "T"} if "CREATE" in verb else None)
         assert answer["error"] == GENERAL

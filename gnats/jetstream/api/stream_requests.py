@@ -120,7 +120,7 @@ async def _update(request: Request) -> Json | None:
     request.check_level()
     jsa = request.jsa
     config, pedantic = request.read(_STREAM_BODY)
-    config = await jsa.check_stream_cfg(config, pedantic=pedantic)
+    config = await jsa.checks.check_cfg(config, pedantic=pedantic)
     if request.tokens[2] != config.name:
         raise errors.STREAM_MISMATCH()
     stream = online(request, jsa.stream(config.name))
@@ -372,8 +372,8 @@ async def _restore(request: Request) -> Json | None:
         raise errors.STREAM_MISMATCH()
     if set(name) & set("\\/"):
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
-    config = await jsa.check_stream_cfg(config)
-    jsa.check_stream_limits(config)
+    config = await jsa.checks.check_cfg(config)
+    jsa.checks.check_limits(config)
     jsa.check_storable(config)
     restore = Restore(request, jsa, config)
     request.respond({"deliver_subject": restore.subject})

@@ -19,6 +19,7 @@ from gnats.jetstream import errors
 from gnats.jetstream.consumer.consumer import Consumer as NativeConsumer
 from gnats.jetstream.consumer.consumer import ResetError
 from gnats.jetstream.consumer.consumerstate import ConsumerEvent
+from gnats.jetstream.control.checks import checked_update
 from gnats.jetstream.control.proposals import (
     ConsumerDeleteProposal,
     ConsumerProposal,
@@ -30,7 +31,7 @@ from gnats.jetstream.disk.encryption import META_KEY, MetaError
 from gnats.jetstream.disk.metafiles import META_FILE, STATE_FILE, Undo, remove_directory, write_consumer_meta
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.settings.config import FILE, ConsumerConfig
-from gnats.jetstream.settings.consumer_rules import check_consumer_reset, check_consumer_update, ending
+from gnats.jetstream.settings.consumer_rules import check_consumer_reset
 from gnats.system.files import replace_file
 
 if TYPE_CHECKING:
@@ -212,15 +213,7 @@ class Consumer:
 
     def check_update(self, config: ConsumerConfig) -> ConsumerProposal:
         """Check a request to change the configuration. Raises ApiError."""
-        config = replace(config, pause_until=utc(config.pause_until))
-        if not self.config.is_durable:  # even when the new configuration is durable
-            config = ending(config)
-        account = self.stream.jsa.account
-
-        def has_interest(subject: str) -> bool:
-            return account.sublist.interested(subject.encode())
-
-        check_consumer_update(self.config, config, has_interest)
+        config = checked_update(self.stream.jsa.account, self.config, config)
         return ConsumerProposal(self.stream.name, self.name, config, self.created)
 
     def check_pause(self, until: str) -> ConsumerProposal:

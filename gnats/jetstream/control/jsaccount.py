@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from itertools import chain
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +12,8 @@ from gnats.go.json import Json
 from gnats.go.text import friendly_bytes
 from gnats.go.times import unix_ns
 from gnats.jetstream import errors
+from gnats.jetstream.control.account_info import NO_LIMITS, CountedStream, account_info
+from gnats.jetstream.control.checks import StreamChecks
 from gnats.jetstream.control.proposals import (
     ConsumerDeleteProposal,
     ConsumerProposal,
@@ -31,22 +31,14 @@ from gnats.jetstream.control.proposals import (
 from gnats.jetstream.control.streams import Stream
 from gnats.jetstream.disk.metafiles import STREAMS, remove_directory
 from gnats.jetstream.engine.usage import Usage
-from gnats.jetstream.settings.config import FILE, MEMORY, StreamConfig
-from gnats.jetstream.settings.overlaps import MANY, subject_count
-from gnats.jetstream.settings.reservations import Resources, account_reservation, check_limits
-from gnats.jetstream.settings.stream_rules import (
-    check_filters,
-    check_stream_cfg,
-    check_stream_create,
-    check_stream_update,
-)
-from gnats.jetstream.threads import in_thread
-from gnats.options.values.limits import DEFAULT_TIER, JetStreamAccountLimits, Tiers, select_limits, tier_name
+from gnats.jetstream.settings.config import FILE, StreamConfig
+from gnats.jetstream.settings.reservations import Resources
+from gnats.options.values.limits import DEFAULT_TIER, JetStreamAccountLimits, Tiers, select_limits
 from gnats.system.files import remove_empty
-from gnats.version import JS_API_LEVEL
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
+    from gnats.core.subjects.subjecttrie import SubjectTrie
     from gnats.jetstream.control.shared import Shared
     from gnats.store.store import MsgStore
 
@@ -73,12 +65,13 @@ class JSAccount:
         self.limits = limits
         self.streams: dict[str, Stream] = {}
         self.api_total = self.api_errors = 0
+        self.checks = StreamChecks(self, _Streams(self), resources)
         self.looking = asyncio.Semaphore(_LOOKS_AT_ONCE)
         """Limits the threads that read the account's streams for answers."""
         self.store_dir = Path(shared.config.store_dir) / account.name
         self._usage: dict[str, Usage] = {}
-        self._restoring: dict[str, Staged] = {}
-        self._subjects = shared.overlaps.trie()
+        self.restoring: dict[str, Staged] = {}
+        self.subjects = shared.overlaps.trie()
         """The subjects of all streams. Only the holder of the streams' lane uses it, perhaps in a thread."""
 
     @property
@@ -116,36 +109,6 @@ class JSAccount:
             raise errors.NO_LIMITS()
         return found
 
-    def check_stream_limits(self, config: StreamConfig) -> None:
-        """Raise ApiError if limits forbid a stream (jsNonClusteredStreamLimitsCheck in jetstream_api.go)."""
-        limits, tier = self.select_limits(config.num_replicas)
-        others = [
-            each
-            for each in self.streams.values()
-            if each.name != config.name and _same_tier(tier, each.config, config)
-        ]
-        if 0 < limits.max_streams <= len(others):
-            raise errors.MAXIMUM_STREAMS_LIMIT()
-        if config.storage:
-            check_limits(limits, tier, config, self._reserved_by_others(tier, config), self._resources)
-
-    def _reserved_by_others(self, tier: str, config: StreamConfig) -> int:
-        return sum(
-            account_reservation(tier, each.config.num_replicas, each.config.max_bytes)
-            for each in self.streams.values()
-            if each.name != config.name
-            and each.config.storage == config.storage
-            and _same_tier(tier, each.config, config)
-        )
-
-    def reserved(self, storage: str, tier: str = DEFAULT_TIER) -> int:
-        """Return the bytes that streams of a storage and tier have reserved."""
-        return sum(
-            max(each.config.max_bytes, 0)
-            for each in self.streams.values()
-            if each.config.storage == storage and tier in (DEFAULT_TIER, tier_name(each.config.num_replicas))
-        )
-
     # -- streams ---------------------------------------------------------------------------------------------
 
     def stream(self, name: str) -> Stream:
@@ -155,60 +118,26 @@ class JSAccount:
             raise errors.STREAM_NOT_FOUND()
         return stream
 
-    async def check_stream_cfg(self, config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
-        """Return a checked configuration with its defaults filled in. Raises ApiError."""
-        found = select_limits(self.limits, config.num_replicas or 1)
-        check = partial(
-            check_stream_cfg,
-            config,
-            self.shared.config.options.limits,
-            found[0] if found else None,
-            self._lookup,
-            pedantic=pedantic,
-            overlaps=self.shared.overlaps,
-        )
-        return await in_thread(check) if subject_count(config) >= MANY else check()
-
-    def _lookup(self, name: str) -> StreamConfig | None:
-        stream = self.streams.get(name)
-        return stream.config if stream else None
-
     def begin_restore(self, name: str, staged: Staged) -> None:
         """Reserve a name for a stream that is being restored. Raises ApiError."""
-        if name in self.streams or name in self._restoring:
+        if name in self.streams or name in self.restoring:
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
-        self._restoring[name] = staged
+        self.restoring[name] = staged
 
     def forget_restore(self, name: str) -> None:
         """Undo begin_restore()."""
-        self._restoring.pop(name, None)
+        self.restoring.pop(name, None)
 
     async def check_add_stream(self, config: StreamConfig, *, pedantic: bool = False) -> StreamProposal:
         """Check a request for a new stream, or for one with the same configuration. Raises ApiError."""
-        check_stream_create(config)
-        self.check_stream_limits(config)
-        return await self._check_stream(config, time_ns(), pedantic=pedantic)
+        return self._proposal(await self.checks.check_create(config, pedantic=pedantic), time_ns())
 
-    async def _check_stream(
-        self, config: StreamConfig, created: int, *, pedantic: bool = False, recovering: bool = False
-    ) -> StreamProposal:
-        """Check a stream; a stream that is `recovering` has been stored before. Raises ApiError."""
-        cfg = await self.check_stream_cfg(config, pedantic=pedantic)
-        if cfg.num_replicas > 1:
-            raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
-        if there := self.streams.get(cfg.name):
-            if cfg.with_metadata_of(there.config.metadata) == there.config:
-                return StreamProposal(there.config, there.created)
-            raise errors.STREAM_NAME_EXIST()
-        if cfg.name in self._restoring and not recovering:
-            raise errors.STREAM_NAME_EXIST()
-        limits, tier = self.select_limits(cfg.num_replicas)
-        if not recovering:
-            check_limits(limits, tier, cfg, self._reserved_by_others(tier, cfg), self._resources)
-        check_filters(cfg)
-        await self.check_overlap(cfg.subjects)
-        self.check_storable(cfg)
-        return StreamProposal(cfg, created)
+    def _proposal(self, config: StreamConfig, created: int) -> StreamProposal:
+        """Return the proposal of a stream that has been checked. Raises ApiError."""
+        if there := self.streams.get(config.name):
+            return StreamProposal(there.config, there.created)
+        self.check_storable(config)
+        return StreamProposal(config, created)
 
     async def apply_add_stream(self, proposal: StreamProposal) -> bool:
         """Make a stream unless it exists; return whether it was made. Raises ApiError."""
@@ -222,7 +151,7 @@ class JSAccount:
 
         The account's limits do not refuse it. Raises ApiError.
         """
-        proposal = await self._check_stream(config, created, recovering=True)
+        proposal = self._proposal(await self.checks.check_stream(config, recovering=True), created)
         if there := self.streams.get(proposal.config.name):
             return there
         stream = await self._create_stream(proposal.config, proposal.created, recovering=True)
@@ -234,17 +163,19 @@ class JSAccount:
 
         `created`: when it was made (ns since 1970), 0: now.
         """
-        self.check_stream_limits(config)
-        await self.check_overlap(config.subjects)
+        self.checks.check_limits(config)
+        await self.checks.check_overlap(config.subjects)
         if config.storage == FILE and self.stream_directory(config.name).exists():
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()  # of a stream that could not be recovered
-        checked = await self._check_stream(config, created or time_ns(), recovering=True)
+        checked = self._proposal(
+            await self.checks.check_stream(config, recovering=True), created or time_ns()
+        )
         return StreamRestoreProposal(checked.config, checked.created)
 
     async def apply_restore(self, proposal: StreamRestoreProposal) -> None:
         """Make a stream of the messages that are staged for it. Raises ApiError, OSError."""
         config = proposal.config
-        store = await self._restoring[config.name].hand_over()
+        store = await self.restoring[config.name].hand_over()
         try:
             await self._create_stream(config, proposal.created, recovering=True, store=store)
         except Exception:
@@ -282,39 +213,14 @@ class JSAccount:
 
     def _enter(self, stream: Stream) -> None:
         self.streams[stream.name] = stream
-        self._subjects.add(stream.config.subjects)
-
-    async def check_overlap(self, subjects: Sequence[str], of: Stream | None = None) -> None:
-        """Raise ApiError when a stream's subjects overlap with these (subjectsOverlap).
-
-        A stream whose subjects change to these, `of`, may keep its own.
-        """
-        new = set(subjects).difference(of.config.subjects) if of else set(subjects)
-
-        def collide_with_all() -> bool:
-            return self._subjects.collides_with(self.shared.overlaps.trie(new))
-
-        if not await _compare(collide_with_all, len(new)):
-            return
-        if of:  # a new subject overlaps with the stream's own ones, perhaps with these only
-            others = [each.config.subjects for each in self.streams.values() if each is not of]
-
-            def collide_with_others() -> bool:
-                overlaps = self.shared.overlaps
-                return overlaps.trie(chain.from_iterable(others)).collides_with(overlaps.trie(new))
-
-            if not await _compare(collide_with_others, len(new) + sum(map(len, others))):
-                return
-        raise errors.STREAM_SUBJECT_OVERLAP()
+        self.subjects.add(stream.config.subjects)
 
     async def check_update_stream(
         self, stream: Stream, config: StreamConfig, *, pedantic: bool = False
     ) -> StreamUpdateProposal:
         """Check a request to change a stream. Raises ApiError."""
-        new = check_stream_update(stream.config, await self.check_stream_cfg(config, pedantic=pedantic))
-        self._check_update_limits(stream.config, new)
-        stream.check_consumers(new)
-        await self.check_overlap(new.subjects, stream)
+        consumers = [(name, consumer.config) for name, consumer in stream.consumers.items()]
+        new = await self.checks.check_update(stream.config, config, consumers, pedantic=pedantic)
         return StreamUpdateProposal(new)
 
     async def apply_update_stream(self, proposal: StreamUpdateProposal) -> None:
@@ -324,22 +230,13 @@ class JSAccount:
         old = stream.config
         more = max(new.max_bytes, 0) - max(old.max_bytes, 0)
         self._resources.reserve(new.storage, max(more, 0))  # now: other accounts may reserve during the await
-        self._subjects.discard(old.subjects)
+        self.subjects.discard(old.subjects)
         try:
             await stream.update(new)
         finally:
-            self._subjects.add(stream.config.subjects)
+            self.subjects.add(stream.config.subjects)
             grown = max(stream.config.max_bytes, 0) - max(old.max_bytes, 0)
             self._resources.reserve(new.storage, grown - max(more, 0))
-
-    def _check_update_limits(self, old: StreamConfig, new: StreamConfig) -> None:
-        from dataclasses import replace
-
-        limits, tier = self.select_limits(new.num_replicas)
-        more = max(max(new.max_bytes, 0) - max(old.max_bytes, 0), 0)
-        reserved = self._reserved_by_others(tier, new)
-        reserved += account_reservation(tier, new.num_replicas, new.max_bytes - more)
-        check_limits(limits, tier, replace(new, max_bytes=more), reserved, self._resources)
 
     def check_delete_stream(self, name: str) -> StreamDeleteProposal:
         """Check a request to delete a stream. Raises ApiError."""
@@ -354,7 +251,7 @@ class JSAccount:
         if self.streams.get(stream.name) is not stream:
             return False
         del self.streams[stream.name]
-        self._subjects.discard(stream.config.subjects)
+        self.subjects.discard(stream.config.subjects)
         try:
             await stream.delete()
         finally:
@@ -366,7 +263,7 @@ class JSAccount:
         """Stop all streams. Stored data stays."""
         for stream in list(self.streams.values()):
             await stream.stop()
-            self._subjects.discard(stream.config.subjects)
+            self.subjects.discard(stream.config.subjects)
         self.streams.clear()
 
     # -- proposals -------------------------------------------------------------------------------------------
@@ -436,43 +333,15 @@ class JSAccount:
 
     # -- information -----------------------------------------------------------------------------------------
 
+    def used(self, tier: str | None = None) -> tuple[int, int]:
+        """Return the bytes of memory and storage in use: in a tier, or (None) in all."""
+        usages = self._usage.values() if tier is None else [self._usage[tier]] if tier in self._usage else []
+        return sum(max(usage.memory, 0) for usage in usages), sum(max(usage.storage, 0) for usage in usages)
+
     def usage_info(self) -> Json:
         """Return the fields of an account_info_response about the account (JetStreamUsage)."""
-        default = self.limits.get(DEFAULT_TIER)
-        streams = list(self.streams.values())
-        info: Json = {
-            **self._used(self._usage.values()),
-            "reserved_memory": self.reserved(MEMORY),
-            "reserved_storage": self.reserved(FILE),
-            "streams": len(streams),
-            "consumers": sum(len(stream.consumers) for stream in streams),
-            "limits": (default or _NONE).json(),
-        }
-        if domain := self.shared.domain:
-            info["domain"] = domain
-        info["api"] = {"level": JS_API_LEVEL, "total": self.api_total, "errors": self.api_errors}
-        if default is None:
-            tiers = sorted({*self.limits, *(stream.tier for stream in streams)})
-            info["tiers"] = {tier: self._tier_info(tier) for tier in tiers}
-        return info
-
-    def _tier_info(self, tier: str) -> Json:
-        streams = [stream for stream in self.streams.values() if stream.tier == tier]
-        return {
-            **self._used([self._usage[tier]] if tier in self._usage else []),
-            "reserved_memory": self.reserved(MEMORY, tier),
-            "reserved_storage": self.reserved(FILE, tier),
-            "streams": len(streams),
-            "consumers": sum(len(stream.consumers) for stream in streams),
-            "limits": self.limits.get(tier, _NONE).json(),
-        }
-
-    def _used(self, usages: Iterable[Usage]) -> Json:
-        usages = list(usages)
-        return {
-            "memory": sum(max(usage.memory, 0) for usage in usages),
-            "storage": sum(max(usage.storage, 0) for usage in usages),
-        }
+        streams = self.streams.values()
+        return account_info(self, [CountedStream(each.config, {1: len(each.consumers)}) for each in streams])
 
     def log_limits(self) -> None:
         """Log the account's limits."""
@@ -487,24 +356,25 @@ class JSAccount:
             log.debug(f"{indent}Max Storage:     {friendly_bytes(limits.max_storage)}")
 
 
-_NONE = JetStreamAccountLimits(
-    max_memory=0,
-    max_storage=0,
-    max_streams=0,
-    max_consumers=0,
-    max_ack_pending=0,
-    memory_max_stream_bytes=0,
-    storage_max_stream_bytes=0,
-)
+class _Streams:
+    """The streams of an account at a server that decides alone, for its checks."""
 
+    def __init__(self, jsa: JSAccount) -> None:
+        self._jsa = jsa
 
-async def _compare(compare: Callable[[], bool], subjects: int) -> bool:
-    """Call `compare` and return its result: in a thread when it compares MANY subjects or more."""
-    return await in_thread(compare) if subjects >= MANY else compare()
+    def configs(self) -> Iterable[StreamConfig]:
+        return (stream.config for stream in self._jsa.streams.values())
 
+    def config(self, name: str) -> StreamConfig | None:
+        stream = self._jsa.streams.get(name)
+        return stream.config if stream else None
 
-def _same_tier(tier: str, a: StreamConfig, b: StreamConfig) -> bool:
-    return tier == DEFAULT_TIER or max(1, a.num_replicas) == max(1, b.num_replicas)
+    def is_restoring(self, name: str) -> bool:
+        return name in self._jsa.restoring
+
+    @property
+    def subjects(self) -> SubjectTrie:
+        return self._jsa.subjects
 
 
 def _limit(usage: Usage, limits: JetStreamAccountLimits | None) -> None:
@@ -514,7 +384,7 @@ def _limit(usage: Usage, limits: JetStreamAccountLimits | None) -> None:
 
 def difference(old: Tiers, new: Tiers) -> Tiers:
     """Return by tier how much memory and storage `new` limits allow beyond `old` ones."""
-    none = _NONE
+    none = NO_LIMITS
     return {
         tier: JetStreamAccountLimits(
             max_memory=new.get(tier, none).max_memory - old.get(tier, none).max_memory,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from dataclasses import replace
-from functools import cached_property, partial
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from gnats.go.text import os_error, rfc3339
 from gnats.go.times import ZERO_TIME
 from gnats.jetstream import errors
 from gnats.jetstream.batch.batching import AbandonReason
+from gnats.jetstream.control.checks import CREATE_OR_UPDATE, check_consumer
 from gnats.jetstream.control.consumers import Consumer
 from gnats.jetstream.control.origins import Origins
 from gnats.jetstream.control.proposals import (
@@ -44,17 +45,10 @@ from gnats.jetstream.settings.config import (
     INTEREST,
     LIMITS,
     MEMORY,
-    WORKQUEUE,
     ConsumerConfig,
     StreamConfig,
 )
-from gnats.jetstream.settings.consumer_rules import (
-    check_consumer_cfg,
-    check_workqueue,
-    completed,
-    with_defaults,
-)
-from gnats.jetstream.settings.overlaps import MANY
+from gnats.jetstream.settings.consumer_rules import check_consumer_cfg, completed, with_defaults
 from gnats.jetstream.state.streamcore import StreamEvent
 from gnats.jetstream.stream.stream import Stream as NativeStream
 from gnats.jetstream.stream.stream import StreamError
@@ -316,22 +310,6 @@ class Stream:
             self._written_sources = None
             await asyncio.to_thread(write_sources_state, self.directory, state)
             self._written_sources = state
-
-    def check_consumers(self, config: StreamConfig) -> None:
-        """Raise ApiError when consumers exceed the consumer limits of a new configuration."""
-        old, new = self.config.consumer_limits, config.consumer_limits
-        threshold = new.inactive_threshold if new.inactive_threshold != old.inactive_threshold else 0
-        pending = new.max_ack_pending if new.max_ack_pending != old.max_ack_pending else 0
-        if threshold <= 0 and pending <= 0:
-            return
-        beyond = [
-            name
-            for name, consumer in self.consumers.items()
-            if 0 < new.inactive_threshold < consumer.config.inactive_threshold
-            or 0 < new.max_ack_pending < consumer.config.max_ack_pending
-        ]
-        if beyond:
-            raise errors.STREAM_UPDATE(err=f"change to limits violates consumers: {', '.join(beyond)}")
 
     async def update(self, config: StreamConfig) -> None:
         """Change to a configuration that has been checked. Raises ApiError.
@@ -607,60 +585,15 @@ class Stream:
                 return name
 
     async def check_add_consumer(
-        self, config: ConsumerConfig, *, action: str = "", pedantic: bool = False
+        self, config: ConsumerConfig, *, action: str = CREATE_OR_UPDATE, pedantic: bool = False
     ) -> ConsumerProposal:
-        """Check a request to make a consumer or to change it. Raises ApiError.
-
-        `action` is "create", "update" or "" (either). Many filters are checked in a thread.
-        """
-        jsa = self.jsa
-        config = self._with_fixed(config)
-        stored = self.config.storage == FILE and not config.mem_storage and not config.direct
-        if stored and "\0" in (config.durable_name or config.name):
-            raise errors.CONSUMER_CREATE(err="error creating store for consumer")
-        limits, _ = jsa.select_limits(config.replicas(self.config))
-        server = self._shared.config.options.limits
-        config = with_defaults(config, self.config, server, limits, pedantic=pedantic)
-        check = partial(
-            check_consumer_cfg, config, server, self.config, limits, overlaps=self._shared.overlaps
-        )
-        await in_thread(check) if len(config.filter_subjects) >= MANY else check()
+        """Check a request to make a consumer or to change it (check_consumer). Raises ApiError."""
+        there = _Consumers(self)
+        config = await check_consumer(self.jsa, self.config, there, config, action=action, pedantic=pedantic)
         name = config.durable_name or config.name
-        if there := self.consumers.get(name):
-            if action == "create" and config.with_metadata_of(there.config.metadata) != there.config:
-                raise errors.CONSUMER_ALREADY_EXISTS()
-            if self.config.retention == WORKQUEUE and not self._unique(name, config.filters):
-                raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
-            return there.check_update(config)
-        if action == "update":
-            raise errors.CONSUMER_DOES_NOT_EXIST()
-        most = self.config.max_consumers
-        if most <= 0 or 0 < limits.max_consumers < most:
-            most = limits.max_consumers
-        if most <= 0:
-            most = server.default_max_consumers
-        if 0 < most <= self._limitable():
-            raise errors.MAXIMUM_CONSUMERS_LIMIT()
-        check_workqueue(config, self.config)
-        self._check_unique(name, config)
-        name = name or self.new_consumer_name()
-        return ConsumerProposal(self.name, name, completed(config), time_ns())
-
-    def _with_fixed(self, config: ConsumerConfig) -> ConsumerConfig:
-        """Return the configuration of a request, with the parts of an existing consumer's that stay."""
-        there = self.consumers.get(config.durable_name or config.name)
-        if there is None:
-            return config
-        was = there.config
-        config = replace(config, pause_until=was.pause_until)
-        if not (config.sourcing and config.durable_name):
-            return config
-        return replace(
-            config,
-            deliver_policy=was.deliver_policy,
-            opt_start_seq=was.opt_start_seq,
-            opt_start_time=was.opt_start_time,
-        )
+        if consumer := self.consumers.get(name):
+            return ConsumerProposal(self.name, name, config, consumer.created)
+        return ConsumerProposal(self.name, name or self.new_consumer_name(), config, time_ns())
 
     def apply_consumer(self, proposal: ConsumerProposal) -> Consumer:
         """Make a consumer, or change the existing one (addConsumer). Raises ApiError."""
@@ -693,29 +626,10 @@ class Stream:
         self._direct += n * consumer.config.direct
         self._sourcing += n * (consumer.config.sourcing and not consumer.config.direct)
 
-    def _limitable(self) -> int:
+    @property
+    def limitable(self) -> int:
         """The number of consumers that count against limits."""
         return len(self.consumers) - self._direct - self._sourcing
-
-    def _check_unique(self, name: str, config: ConsumerConfig) -> None:
-        if self.config.retention != WORKQUEUE or config.direct or config.sourcing or not self._limitable():
-            return
-        if not config.filters:
-            raise errors.CONSUMER_WQ_MULTIPLE_UNFILTERED()
-        if not self._unique(name, config.filters):
-            raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
-
-    def _unique(self, name: str, subjects: tuple[str, ...]) -> bool:
-        """Whether no other consumer's filters overlap with these subjects (partitionUnique)."""
-        overlaps = self._shared.overlaps
-        names = {found.name for subject in subjects for found in self.native.consumers_with(subject.encode())}
-        mine = overlaps.trie(subjects)
-        for other in (self.consumers[each].config for each in names if each != name):
-            if other.direct or other.sourcing:
-                continue
-            if not other.filters or mine.collides_with(overlaps.trie(other.filters)):
-                return False
-        return True
 
     def check_delete_consumer(self, name: str) -> ConsumerDeleteProposal:
         """Check a request to delete a consumer. Raises ApiError."""
@@ -735,6 +649,26 @@ class Stream:
         if native and self.config.retention == INTEREST:
             await asyncio.shield(self._shared.forget_unneeded(native))
         return consumer
+
+
+class _Consumers:
+    """The consumers of a stream, for check_consumer()."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def config(self, name: str) -> ConsumerConfig | None:
+        consumer = self._stream.consumers.get(name)
+        return consumer.config if consumer else None
+
+    def limitable(self) -> int:
+        return self._stream.limitable
+
+    def with_filters(self, subjects: tuple[str, ...]) -> Iterator[tuple[str, ConsumerConfig]]:
+        stream = self._stream
+        found = (stream.native.consumers_with(subject.encode()) for subject in subjects)
+        for name in {consumer.name for consumers in found for consumer in consumers}:
+            yield name, stream.consumers[name].config
 
 
 def _sequences(ranges: list[tuple[int, int]], most: int) -> list[int]:

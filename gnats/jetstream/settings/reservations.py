@@ -44,24 +44,25 @@ def account_reservation(tier: str, replicas: int, max_bytes: int) -> int:
 
 
 def check_limits(
-    limits: JetStreamAccountLimits, tier: str, config: StreamConfig, reserved: int, server: Resources
+    limits: JetStreamAccountLimits, tier: str, config: StreamConfig, reserved: int, server: Resources | None
 ) -> None:
     """Raise ApiError when a stream exceeds the limits of its account or server (checkAllLimits).
 
-    `reserved` are the bytes that the account's other streams have reserved.
+    Without a `server`, those of the account count alone (checkAccountLimits). `reserved` are the bytes that the account's other streams have reserved.
     """
     if 0 < limits.max_consumers < config.max_consumers:
         raise MAXIMUM_CONSUMERS_LIMIT()
     more = 1 if config.max_bytes < 0 else config.max_bytes
     for_account = account_reservation(tier, config.num_replicas, more)
-    if config.storage == MEMORY:
-        most, there, taken = limits.max_memory, server.max_memory, server.memory_reserved
-        refusal = MEMORY_RESOURCES_EXCEEDED
-    else:
-        most, there, taken = limits.max_storage, server.max_store, server.store_reserved
-        refusal = STORAGE_RESOURCES_EXCEEDED
+    in_memory = config.storage == MEMORY
+    refusal = MEMORY_RESOURCES_EXCEEDED if in_memory else STORAGE_RESOURCES_EXCEEDED
+    most = limits.max_memory if in_memory else limits.max_storage
     if most >= 0 and reserved + for_account > most:
         raise refusal()
+    if server is None:
+        return
+    there = server.max_memory if in_memory else server.max_store
+    taken = server.memory_reserved if in_memory else server.store_reserved
     if taken + more > there:
         raise refusal()
 
