@@ -1,12 +1,13 @@
 """The errors of the JetStream API (jetstream_errors_generated.go): HTTP code, error code and text.
 
-gnats.jetstream.publish.errors has the errors that pollers reply with to publishers, also the three of these
+gnats.jetstream.publish.errors has the errors that pollers reply with to publishers, also the four of these
 that have a name here.
 """
 
 from typing import NamedTuple
 
 from gnats.jetstream.publish.errors import (
+    ERR_INSUFFICIENT_RESOURCES,
     ERR_REQUIRED_API_LEVEL,
     ERR_SEALED,
     ERR_STORE_FAILED,
@@ -86,6 +87,7 @@ STREAM_EXTERNAL_API_OVERLAP = Kind(
 STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS = Kind(
     400, 10022, "stream external delivery prefix {prefix} overlaps with stream subject {subject}"
 )
+INSUFFICIENT_RESOURCES = _of_publishing(ERR_INSUFFICIENT_RESOURCES)
 STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ = Kind(
     400, 10024, "stream external delivery prefix {prefix} must not contain wildcards"
 )

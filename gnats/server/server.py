@@ -599,7 +599,7 @@ class Server:
             js.join(self.nodes, len(self.opts.cluster.routes))
 
         def serve_api() -> tuple[Api, Assigned | None]:
-            api = Api(js, clients.new(system), self.clients)
+            api = Api(js, clients.new(system), self.clients, self.links)
             return api, Assigned(js, js.cluster, api, api.refuse_assignment) if js.cluster else None
 
         await js.start(serve_api)

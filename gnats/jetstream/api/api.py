@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 from gnats.accounts.internal_client import InternalClient, Message
 from gnats.clock import Timer, call_later
 from gnats.go.json import Json, marshal, marshal_steps
-from gnats.go.text import quote
+from gnats.go.text import quote, text_bytes
 from gnats.jetstream import errors
-from gnats.jetstream.api import consumer_requests, stream_requests
+from gnats.jetstream.api import consumer_requests, leader_requests, stream_requests
+from gnats.jetstream.api.answering import Answering
+from gnats.jetstream.api.infos import Infos
 from gnats.jetstream.api.queue import Job, RequestQueue
-from gnats.jetstream.api.request import Body, LeftToOthers, Request, Route, Scope
-from gnats.jetstream.cluster.entries import ConsumerAssignment, StreamAssignment
+from gnats.jetstream.api.request import Body, Handler, LeftToOthers, Request, Route, Scope
+from gnats.jetstream.api.results import Asset, Results
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.threads import in_thread
 from gnats.runtime.rotation import Rotation
@@ -55,15 +57,26 @@ _DECODED_AT_ONCE = 2
 class Api:
     """The API of a server's JetStream. Used from the loop's thread.
 
-    `client` subscribes in the system account; `client_ids` contains the ids of the server's clients.
+    `client` subscribes in the system account; `client_ids` contains the ids of the server's clients, `links`
+    those of its connections to other servers.
     """
 
-    def __init__(self, js: JetStream, client: InternalClient, client_ids: Container[int]) -> None:
+    def __init__(
+        self, js: JetStream, client: InternalClient, client_ids: Container[int], links: Container[int] = ()
+    ) -> None:
         self.js = js
         self._client_ids = client_ids
+        self._links = links
         self._client = client
         routes = (*stream_requests.ROUTES, *consumer_requests.ROUTES)
         self._routes: dict[str, Route] = {route.verb: route for route in routes}
+        self._answering: Answering | None = None
+        self._results: Results | None = None
+        self._gathered: Infos | None = None
+        if js.cluster:
+            self._gathered = Infos(js, js.cluster, client, links)
+            self._results = Results(js.cluster, client, links, js.log, self._answer_assigned)
+            self._answering = Answering(js.cluster, leader_requests.led(routes, self._gathered))
         self._requests = RequestQueue("JetStream API queue")
         self._infos = RequestQueue("JetStream API info queue")
         self._ready, self._ready_limited = Rotation[Job](), Rotation[Job]()
@@ -86,6 +99,9 @@ class Api:
         self._closed = True
         for sid in self._sids:
             self._client.unsubscribe(sid)
+        for part in (self._results, self._gathered):
+            if part:
+                part.close()
         self._requests.clear()
         self._infos.clear()
         for timer in self._later:
@@ -132,7 +148,20 @@ class Api:
         if route is None:
             return
         request.response_type, request.empty = _TYPE + route.response, route.empty
-        self._enqueue(request, route, message.producer)
+        if chosen := self._choose(request, route):
+            self._enqueue(request, chosen, message.producer)
+
+    def _choose(self, request: Request, route: Route) -> Route | None:
+        """Return the route by which this server answers; None when it has refused, or keeps silent."""
+        if self._answering is None:
+            return route
+        try:
+            return self._answering.choose(request, route)
+        except LeftToOthers:
+            return None
+        except ApiError as exc:
+            self._refuse(request, exc)
+            return None
 
     def _requester(self, message: Message) -> tuple[Json | None, Account | None]:
         """Return the requester's client information and its account (getRequestInfo).
@@ -330,20 +359,31 @@ class Api:
         if request.reply:
             self._client.publish(request.reply, payload, reply=b"", header=request.response_header)
 
-    def refuse_assignment(
-        self, asset: StreamAssignment | ConsumerAssignment, error: ApiError, update: bool
-    ) -> None:
+    def refuse_assignment(self, asset: Asset, error: ApiError, update: bool) -> None:
         """Tell the meta leader that an assigned stream or consumer could not be made, or changed."""
-        kind = "consumer" if isinstance(asset, ConsumerAssignment) else "stream"
-        response = {"type": f"{_TYPE}{kind}_create_response", "error": error.json()}
-        members: Json = {"account": asset.account}
-        if isinstance(asset, ConsumerAssignment):
-            members |= {"stream": asset.stream, "consumer": asset.name, "response": response}
-        else:
-            members |= {"stream": asset.name, "create_response": response}
-            members |= {"is_update": True} if update else {}
-        subject = f"$SYS.JSC.{kind.upper()}.ASSIGNMENT.RESULT"
-        self._client.publish(subject.encode(), marshal(members), reply=b"")
+        if self._results:
+            self._results.refuse(asset, error, update)
+
+    def _answer_assigned(self, asset: Asset, error: ApiError, response: str, more: Json) -> None:
+        """Refuse the request for which an asset was assigned, with more members of the response."""
+        account = self.js.server_accounts.get(asset.account)
+        if account is None:
+            return
+        client = asset.client.json() if asset.client else None
+        request = Request(
+            self.js,
+            self,
+            asset.subject,
+            [],
+            text_bytes(asset.reply),
+            b"",
+            b"",
+            account,
+            client,
+            response,
+            more,
+        )
+        self._answer(request, error)
 
     # -- the system account's own --------------------------------------------------------------------------
 
@@ -352,7 +392,14 @@ class Api:
         client, account = self._requester(message)
         if account is None or account is not self.js.server_accounts.system_account:
             return
-        if message.producer not in self._client_ids:
+        purge: Handler = stream_requests.purge_account
+        if cluster := self.js.cluster:
+            if not cluster.leads or not (
+                message.producer in self._client_ids or message.producer in self._links
+            ):
+                return
+            purge = leader_requests.purge_account
+        elif message.producer not in self._client_ids:
             return
         subject = message.subject.decode("utf-8", "replace")
         request = Request(
@@ -369,7 +416,7 @@ class Api:
         )
         self._enqueue(
             request,
-            Route("ACCOUNT.PURGE", stream_requests.purge_account, "", scope=Scope.ACCOUNT_END, limited=True),
+            Route("ACCOUNT.PURGE", purge, "", scope=Scope.ACCOUNT_END, limited=True),
             message.producer,
         )
 

@@ -14,6 +14,7 @@ from gnats.jetstream import errors
 from gnats.jetstream.api.paging import PAGE, PAGED, ListPage, names_page
 from gnats.jetstream.api.request import OFFLINE_DELAY, Body, Request, Route, Scope, cluster_required, members
 from gnats.jetstream.api.stream_requests import online
+from gnats.jetstream.control.checks import CREATE, CREATE_OR_UPDATE, UPDATE
 from gnats.jetstream.control.consumers import consumer_info
 from gnats.jetstream.control.info import is_long
 from gnats.jetstream.settings.config import ACK_FLOW_CONTROL, LIMITS, ConsumerConfig
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from gnats.jetstream.control.consumers import Consumer
     from gnats.jetstream.control.streams import Stream
 
-CREATE, UPDATE, CREATE_OR_UPDATE = "create", "update", ""
-_STREAM_IDENTITY = b"Nats-Stream-Identity"
+STREAM_IDENTITY = b"Nats-Stream-Identity"
 
 
 def _read_action(value: object) -> object:
@@ -40,7 +40,7 @@ def _consumer_request(found: Json) -> tuple[Json, ConsumerConfig]:
     return found, ConsumerConfig.from_members(found.get("config", {}))
 
 
-_CREATE_BODY = Body(
+CREATE_BODY = Body(
     {
         "stream_name": "string",
         "config": Named("ConsumerConfig", ConsumerConfig.schema()),
@@ -50,18 +50,18 @@ _CREATE_BODY = Body(
     "CreateConsumerRequest",
     _consumer_request,
 )
-_PAGE_BODY = members(PAGE, "JSApiConsumersRequest", optional=True)
+PAGE_BODY = members(PAGE, "JSApiConsumersRequest", optional=True)
 PAUSE_REQUEST: Struct = {"pause_until": TIME}
-_PAUSE_BODY = members(PAUSE_REQUEST, "JSApiConsumerPauseRequest", optional=True)
+PAUSE_BODY = members(PAUSE_REQUEST, "JSApiConsumerPauseRequest", optional=True)
 _UNPIN_BODY = members({"group": "string"}, "JSApiConsumerUnpinRequest", skips_unknown=True)
 
 
-async def _create(request: Request) -> Json:
+async def create(request: Request) -> Json:
     """Make a consumer, or change the one of that name, and describe it."""
-    found, config = request.read(_CREATE_BODY)
+    found, config = request.read(CREATE_BODY)
     request.check_level()
     jsa = request.jsa
-    stream_name, config = _named(request, config, found.get("stream_name", ""))
+    stream_name, config = named(request, config, found.get("stream_name", ""))
     if config.num_replicas > 1:
         raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
     stream = online(request, jsa.stream(stream_name))
@@ -70,7 +70,7 @@ async def _create(request: Request) -> Json:
     identity = ""
     if config.direct or config.sourcing:
         identity = stream.identity
-        asked = request.header_value(_STREAM_IDENTITY)
+        asked = request.header_value(STREAM_IDENTITY)
         if asked and asked != identity.encode():
             raise errors.CONSUMER_STREAM_IDENTITY_MISMATCH(msg=identity)
     if consumer := stream.consumers.get(config.durable_name or config.name):
@@ -92,10 +92,10 @@ async def _create(request: Request) -> Json:
 
 def identity_header(stream: Stream) -> bytes:
     """Return the header of a response that says which stream a consumer for sourcing is of."""
-    return b"NATS/1.0\r\n%s: %s\r\n\r\n" % (_STREAM_IDENTITY, stream.identity.encode())
+    return b"NATS/1.0\r\n%s: %s\r\n\r\n" % (STREAM_IDENTITY, stream.identity.encode())
 
 
-def _named(request: Request, config: ConsumerConfig, asked: str) -> tuple[str, ConsumerConfig]:
+def named(request: Request, config: ConsumerConfig, asked: str) -> tuple[str, ConsumerConfig]:
     """Return the stream's name, and the configuration with the consumer's name of the subject.
 
     Raises ApiError.
@@ -125,6 +125,19 @@ def _named(request: Request, config: ConsumerConfig, asked: str) -> tuple[str, C
     return stream, replace(config, name=name)
 
 
+def durable_for_sourcing(config: ConsumerConfig) -> ConsumerConfig:
+    """Adapt the configuration of another stream's consumer of one that removes acknowledged messages."""
+    return replace(
+        config,
+        direct=False,
+        durable_name=config.name,
+        ack_policy=ACK_FLOW_CONTROL,
+        ack_wait=0,
+        max_deliver=0,
+        inactive_threshold=0,
+    )
+
+
 def _for_sourcing(stream: Stream, config: ConsumerConfig) -> ConsumerConfig:
     """Adapt the configuration of a consumer that another stream requests as its origin.
 
@@ -132,15 +145,7 @@ def _for_sourcing(stream: Stream, config: ConsumerConfig) -> ConsumerConfig:
     control. Otherwise its name gets a random suffix.
     """
     if stream.config.retention != LIMITS:
-        return replace(
-            config,
-            direct=False,
-            durable_name=config.name,
-            ack_policy=ACK_FLOW_CONTROL,
-            ack_wait=0,
-            max_deliver=0,
-            inactive_threshold=0,
-        )
+        return durable_for_sourcing(config)
     return replace(config, name=f"{config.name}-{stream.new_consumer_name()}")
 
 
@@ -171,7 +176,7 @@ def _public(stream: Stream) -> list[Consumer]:
 def _names(request: Request) -> Json:
     request.check_level()
     jsa = request.jsa
-    found = request.read(_PAGE_BODY)
+    found = request.read(PAGE_BODY)
     consumers = _public(jsa.stream(request.tokens[2]))
     about, names = names_page([consumer.name for consumer in consumers], found)
     return about | {"consumers": names}
@@ -180,7 +185,7 @@ def _names(request: Request) -> Json:
 def _list(request: Request) -> Json | Awaitable[None]:
     request.check_level()
     jsa = request.jsa
-    found = request.read(_PAGE_BODY)
+    found = request.read(PAGE_BODY)
     consumers = _public(jsa.stream(request.tokens[2]))
     page = ListPage(consumers, found)
     if not is_long(*(consumer.config for consumer in page.items)):
@@ -211,7 +216,7 @@ async def _delete(request: Request) -> Json:
 
 
 async def _pause(request: Request) -> Json | None:
-    found = request.read(_PAUSE_BODY)
+    found = request.read(PAUSE_BODY)
     request.check_level()
     jsa = request.jsa
     consumer = _unless_offline(jsa.stream(request.tokens[2]), request.tokens[3])
@@ -219,6 +224,11 @@ async def _pause(request: Request) -> Json | None:
         return None
     until = utc(found.get("pause_until", ""))
     await jsa.propose(consumer.check_pause("" if until == ZERO_TIME else until))
+    return paused(until)
+
+
+def paused(until: str) -> Json:
+    """Return the response to a request to pause a consumer until a time, "" or ZERO_TIME: not to."""
     remaining = unix_ns(until) - time_ns()
     answer: Json = {"paused": remaining > 0, "pause_until": until or ZERO_TIME}
     return answer | ({"pause_remaining": remaining} if remaining > 0 else {})
@@ -245,14 +255,14 @@ async def _unpin(request: Request) -> Json | None:
 ROUTES = (
     Route(
         "CONSUMER.CREATE",
-        _create,
+        create,
         "consumer_create_response",
         1,
         or_more=True,
-        body=_CREATE_BODY,
+        body=CREATE_BODY,
         limited=True,
     ),
-    Route("CONSUMER.DURABLE.CREATE", _create, "consumer_create_response", 2, body=_CREATE_BODY, limited=True),
+    Route("CONSUMER.DURABLE.CREATE", create, "consumer_create_response", 2, body=CREATE_BODY, limited=True),
     Route(
         "CONSUMER.NAMES",
         _names,
@@ -261,7 +271,7 @@ ROUTES = (
         is_info=True,
         empty={**PAGED, "consumers": []},
         scope=Scope.STREAM,
-        body=_PAGE_BODY,
+        body=PAGE_BODY,
     ),
     Route(
         "CONSUMER.LIST",
@@ -271,7 +281,7 @@ ROUTES = (
         is_info=True,
         empty={**PAGED, "consumers": []},
         scope=Scope.STREAM,
-        body=_PAGE_BODY,
+        body=PAGE_BODY,
     ),
     Route("CONSUMER.INFO", _info, "consumer_info_response", 2, is_info=True, scope=Scope.STREAM),
     Route("CONSUMER.DELETE", _delete, "consumer_delete_response", 2, limited=True),
@@ -281,7 +291,7 @@ ROUTES = (
         "consumer_pause_response",
         2,
         empty={"paused": False, "pause_until": ZERO_TIME},
-        body=_PAUSE_BODY,
+        body=PAUSE_BODY,
         limited=True,
     ),
     Route("CONSUMER.UNPIN", _unpin, "consumer_unpin_response", 2, body=_UNPIN_BODY, limited=True),

@@ -25,12 +25,23 @@ class _Listed(Protocol):
 
 
 L = TypeVar("L", bound=_Listed)
+T = TypeVar("T")
 
 
 def names_page(names: list[str], request: Json) -> tuple[Json, list[str]]:
     """Return the fields of a response that describe its page, and the names on it."""
     offset = _offset(names, request)
     return _about(names, offset, NAMES_LIMIT), names[offset : offset + NAMES_LIMIT]
+
+
+def list_page(items: Sequence[T], request: Json) -> tuple[Json, Sequence[T]]:
+    """Return the fields of a meta leader's response that describe its page, and the items on it.
+
+    An empty page has no total, as in nats-server.
+    """
+    offset = _offset(items, request)
+    page = items[offset : offset + LIST_LIMIT]
+    return _about(items if page else (), offset, LIST_LIMIT), page
 
 
 class ListPage(Generic[L]):

@@ -34,8 +34,8 @@ MANY_SUBJECTS = 1024
 """From this number of subjects on, work on them is sliced or done in a thread."""
 
 _FILTERED_PAGE = {**PAGE, "subject": "string"}
-_NAMES_BODY = members(_FILTERED_PAGE, "JSApiStreamNamesRequest", optional=True)
-_LIST_BODY = members(_FILTERED_PAGE, "JSApiStreamListRequest", optional=True)
+NAMES_BODY = members(_FILTERED_PAGE, "JSApiStreamNamesRequest", optional=True)
+LIST_BODY = members(_FILTERED_PAGE, "JSApiStreamListRequest", optional=True)
 _INFO_BODY = members(
     {**PAGE, "deleted_details": "bool", "subjects_filter": "string"}, "JSApiStreamInfoRequest", optional=True
 )
@@ -71,7 +71,7 @@ def _stream_config(found: Json) -> tuple[StreamConfig, bool]:
     return StreamConfig.from_members(found), bool(found.get("pedantic"))
 
 
-_STREAM_BODY = Body({**StreamConfig.schema(), "pedantic": "bool"}, "StreamConfigRequest", _stream_config)
+STREAM_BODY = Body({**StreamConfig.schema(), "pedantic": "bool"}, "StreamConfigRequest", _stream_config)
 _RESTORE_BODY = Body(
     {"config": StreamConfig.schema(), "state": STATE},
     "JSApiStreamRestoreRequest",
@@ -92,18 +92,23 @@ def _account_info(request: Request) -> Json:
     return request.jsa.usage_info()
 
 
-async def _create(request: Request) -> Json | None:
-    request.check_level()
-    jsa = request.jsa
-    config, pedantic = request.read(_STREAM_BODY)
-    config = config.with_static_metadata()
+def read_new_stream(request: Request) -> tuple[StreamConfig, bool]:
+    """Return the configuration in a request for a stream, and whether it is pedantic. Raises ApiError."""
+    config, pedantic = request.read(STREAM_BODY)
     name = request.tokens[2]
     if name != config.name:
         raise errors.STREAM_MISMATCH()
     if set(name) & set("\\/"):
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
+    return config.with_static_metadata(), pedantic
+
+
+async def _create(request: Request) -> Json | None:
+    request.check_level()
+    jsa = request.jsa
+    config, pedantic = read_new_stream(request)
     await jsa.propose(await jsa.check_add_stream(config, pedantic=pedantic))
-    return await describe(request, jsa.stream(name), {"did_create": True})
+    return await describe(request, jsa.stream(config.name), {"did_create": True})
 
 
 async def describe(request: Request, stream: Stream, more: Json, **how: Any) -> Json | None:
@@ -119,7 +124,7 @@ async def describe(request: Request, stream: Stream, more: Json, **how: Any) -> 
 async def _update(request: Request) -> Json | None:
     request.check_level()
     jsa = request.jsa
-    config, pedantic = request.read(_STREAM_BODY)
+    config, pedantic = request.read(STREAM_BODY)
     config = await jsa.checks.check_cfg(config, pedantic=pedantic)
     if request.tokens[2] != config.name:
         raise errors.STREAM_MISMATCH()
@@ -132,7 +137,7 @@ async def _update(request: Request) -> Json | None:
 def _names(request: Request) -> Json | Awaitable[Json]:
     request.check_level()
     jsa = request.jsa
-    found = request.read(_NAMES_BODY)
+    found = request.read(NAMES_BODY)
 
     def show(streams: list[Stream]) -> Json:
         about, names = names_page(sorted(stream.name for stream in streams), found)
@@ -176,7 +181,7 @@ async def _filtered_in_turns(streams: list[Stream], subject: str) -> list[Stream
 def _list(request: Request) -> Json | Awaitable[Json | None]:
     request.check_level()
     jsa = request.jsa
-    found = request.read(_LIST_BODY)
+    found = request.read(LIST_BODY)
     streams, subject = list(jsa.streams.values()), found.get("subject", "")
     if not (subject and _have_many_subjects(streams)):
         return _list_page(request, _filtered(streams, subject), found)
@@ -419,8 +424,8 @@ _NO_STREAMS = {**PAGED, "streams": []}
 # Not here: DIRECT.GET, to which each stream subscribes in its account.
 ROUTES = (
     _route("INFO", _account_info, "account_info_response", 0, **_OF_ACCOUNT),
-    _route("STREAM.CREATE", _create, "stream_create_response", **_CHANGE, body=_STREAM_BODY),
-    _route("STREAM.UPDATE", _update, "stream_update_response", **_CHANGE, body=_STREAM_BODY),
+    _route("STREAM.CREATE", _create, "stream_create_response", **_CHANGE, body=STREAM_BODY),
+    _route("STREAM.UPDATE", _update, "stream_update_response", **_CHANGE, body=STREAM_BODY),
     _route(
         "STREAM.NAMES",
         _names,
@@ -428,11 +433,9 @@ ROUTES = (
         0,
         empty=_NOTHING_PAGED,
         **_OF_ACCOUNT,
-        body=_NAMES_BODY,
+        body=NAMES_BODY,
     ),
-    _route(
-        "STREAM.LIST", _list, "stream_list_response", 0, empty=_NO_STREAMS, **_OF_ACCOUNT, body=_LIST_BODY
-    ),
+    _route("STREAM.LIST", _list, "stream_list_response", 0, empty=_NO_STREAMS, **_OF_ACCOUNT, body=LIST_BODY),
     _route("STREAM.INFO", _info, "stream_info_response", empty=PAGED, **_OF_STREAM, body=_INFO_BODY),
     _route("STREAM.DELETE", _delete, "stream_delete_response", **_CHANGE),
     _route(

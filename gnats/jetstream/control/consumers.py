@@ -470,6 +470,8 @@ def consumer_info(consumer: Consumer, *, dynamic: bool = True) -> Json:
         "num_waiting": numbers["num_waiting"],
         "num_pending": numbers["num_pending"],
     }
+    if cluster := consumer.stream.jsa.shared.cluster_info:
+        info["cluster"] = cluster
     if numbers.get("push_bound"):
         info["push_bound"] = True
     if remaining := consumer.pause_remaining():

@@ -124,6 +124,7 @@ class JetStream:
         `routes` is the number of other servers that the configuration names.
         """
         self.shared.meta = MetaGroup(self.shared, nodes, nodes.peer, self._carry_out)
+        self.shared.cluster_info = self.cluster_info
         self._routes = routes
         nodes.changed.append(self._begin_group)
 

@@ -69,6 +69,8 @@ class Shared:
         self._limit_batches(config.options.limits)
         self.meta: MetaGroup | None = None
         """Decides, in a cluster, which servers have which streams and consumers."""
+        self.cluster_info: dict[str, object] | None = None
+        """In a cluster, the member `cluster` of the description of a consumer."""
         self.loop = asyncio.get_running_loop()
         self.groups: set[object] = set()
         """The Raft groups that this server takes part in."""

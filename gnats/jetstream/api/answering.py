@@ -1,0 +1,172 @@
+"""Which server of a cluster answers a request to the API (jetstream_api.go).
+
+All servers get each request. The leader of the meta group answers those about what is assigned, and refuses
+those about what is not; the server that has a stream answers those about its messages. The others keep
+silent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from gnats.jetstream import errors
+from gnats.jetstream.api.request import OFFLINE_DELAY, Request, Route
+from gnats.jetstream.errors import ApiError
+
+if TYPE_CHECKING:
+    from gnats.jetstream.cluster.entries import ConsumerAssignment, RaftGroup, StreamAssignment
+    from gnats.jetstream.control.metagroup import MetaGroup
+
+ANSWER_DELAY = OFFLINE_DELAY
+"""Seconds that the right server has to answer before another one says that it cannot."""
+_DIRECT = re.compile(rb'"direct"', re.IGNORECASE)
+
+
+class Answering:
+    """Who answers, by the state of the meta group. `led` are the leader's own handlers, by verb."""
+
+    def __init__(self, cluster: MetaGroup, led: Mapping[str, Route]) -> None:
+        self._cluster = cluster
+        self._led = led
+        self._rules: dict[str, Callable[[Request], bool]] = {
+            "STREAM.RESTORE": self._leads,
+            "STREAM.SNAPSHOT": lambda request: self._has_stream(request, request.tokens[2]),
+            "STREAM.INFO": self._stream_info,
+            "STREAM.PURGE": self._stream_purge,
+            "STREAM.MSG.GET": lambda request: self._of_stream(request, request.tokens[3]),
+            "STREAM.MSG.DELETE": lambda request: self._of_stream(request, request.tokens[3]),
+            "STREAM.LEADER.STEPDOWN": lambda request: self._of_stream(request, request.tokens[3]),
+            "CONSUMER.CREATE": lambda request: self._consumer_create(request, request.tokens[2]),
+            "CONSUMER.DURABLE.CREATE": lambda request: self._consumer_create(request, request.tokens[3]),
+            "CONSUMER.INFO": self._consumer_info,
+            "CONSUMER.UNPIN": self._consumer_unpin,
+            "CONSUMER.LEADER.STEPDOWN": self._consumer_step_down,
+        }
+
+    def choose(self, request: Request, route: Route) -> Route | None:
+        """Return the route by which this server answers; None when it keeps silent.
+
+        Raises ApiError, to be answered after `request.delay`, or LeftToOthers.
+        """
+        rule = self._rules.get(route.verb, self._leader_alone)
+        return self._led.get(route.verb, route) if rule(request) else None
+
+    # -- the leader ------------------------------------------------------------------------------------------
+
+    def _leads(self, request: Request) -> bool:
+        return self._cluster.leads
+
+    def _leader_alone(self, request: Request) -> bool:
+        if self._cluster.is_leaderless:
+            raise errors.CLUSTER_NOT_AVAIL()
+        return self._cluster.leads
+
+    def _missing(self, request: Request, error: ApiError) -> None:
+        """Refuse a request about something that is not assigned, as the leader. Raises ApiError."""
+        if self._cluster.leads:
+            _ = request.jsa  # an account without JetStream is refused for that
+            raise error
+
+    def _late(self, request: Request, error: ApiError) -> ApiError:
+        request.delay = ANSWER_DELAY
+        return error
+
+    # -- the server that has it ------------------------------------------------------------------------------
+
+    def _stream(self, request: Request, name: str) -> StreamAssignment | None:
+        return self._cluster.state.stream_or_inflight(request.account.name, name)
+
+    def _consumer(self, request: Request, stream: str, name: str) -> ConsumerAssignment | None:
+        return self._cluster.state.consumer_or_inflight(request.account.name, stream, name)
+
+    def _is_mine(self, group: RaftGroup) -> bool:
+        """Whether this server leads a group: it does when it is its only member."""
+        return group.peers == (self._cluster.peer,)
+
+    def _has_stream(self, request: Request, name: str) -> bool:
+        assignment = self._stream(request, name)
+        return assignment is not None and self._is_mine(assignment.group)
+
+    def _all_offline(self, group: RaftGroup) -> bool:
+        return all_offline(self._cluster, group.peers)
+
+    def _of_stream(self, request: Request, name: str) -> bool:
+        if self._cluster.is_leaderless:
+            raise errors.CLUSTER_NOT_AVAIL()
+        if self._stream(request, name) is None:
+            self._missing(request, errors.STREAM_NOT_FOUND())
+        return self._has_stream(request, name)
+
+    def _stream_purge(self, request: Request) -> bool:
+        name = request.tokens[2]
+        if self._has_stream(request, name):
+            return True
+        return self._of_stream(request, name)
+
+    def _stream_info(self, request: Request) -> bool:
+        name, cluster = request.tokens[2], self._cluster
+        assignment = self._stream(request, name)
+        if assignment is None:
+            self._missing(request, errors.STREAM_NOT_FOUND())
+        elif assignment.unsupported and assignment.group.is_member(cluster.peer):
+            raise self._late(request, errors.STREAM_OFFLINE_REASON(err=assignment.unsupported))
+        elif cluster.leads and self._all_offline(assignment.group):
+            raise self._late(request, errors.STREAM_OFFLINE())
+        elif self._is_mine(assignment.group):
+            return True
+        if cluster.is_leaderless:
+            raise self._late(request, errors.CLUSTER_NOT_AVAIL())
+        return False
+
+    # -- consumers -------------------------------------------------------------------------------------------
+
+    def _consumer_create(self, request: Request, stream: str) -> bool:
+        """The handler decides about requests that may be for a direct consumer, which is never assigned."""
+        if _DIRECT.search(request.payload):
+            return self._cluster.is_leaderless or self._cluster.leads or self._has_stream(request, stream)
+        return self._leader_alone(request)
+
+    def _consumer_info(self, request: Request) -> bool:
+        cluster, (stream, name) = self._cluster, request.tokens[2:4]
+        assignment = self._consumer(request, stream, name)
+        if assignment is None:
+            self._missing(request, self._not_found(request, stream))
+        elif assignment.unsupported and assignment.group.is_member(cluster.peer):
+            raise self._late(request, errors.CONSUMER_OFFLINE_REASON(err=assignment.unsupported))
+        elif cluster.leads and self._all_offline(assignment.group):
+            raise self._late(request, errors.CONSUMER_OFFLINE())
+        elif self._is_mine(assignment.group):
+            return True
+        if cluster.is_leaderless:
+            raise self._late(request, errors.CLUSTER_NOT_AVAIL())
+        return False
+
+    def _not_found(self, request: Request, stream: str) -> ApiError:
+        """Return the error for a consumer that is not assigned: its stream, perhaps, is not, either."""
+        known = self._stream(request, stream) is not None
+        return errors.CONSUMER_NOT_FOUND() if known else errors.STREAM_NOT_FOUND()
+
+    def _consumer_unpin(self, request: Request) -> bool:
+        stream, name = request.tokens[2:4]
+        known, assignment = self._stream(request, stream), self._consumer(request, stream, name)
+        if known is None or assignment is None:
+            self._missing(request, self._not_found(request, stream))
+            return False
+        return not known.unsupported and not assignment.unsupported and self._is_mine(assignment.group)
+
+    def _consumer_step_down(self, request: Request) -> bool:
+        if self._cluster.is_leaderless:
+            raise errors.CLUSTER_NOT_AVAIL()
+        stream, name = request.tokens[3:5]
+        assignment = self._consumer(request, stream, name)
+        if assignment is None:
+            self._missing(request, self._not_found(request, stream))
+            return False
+        return self._is_mine(assignment.group)
+
+
+def all_offline(cluster: MetaGroup, peers: Iterable[str]) -> bool:
+    """Whether none of a group's peers can be reached (allPeersOffline)."""
+    return not any(peer == cluster.peer or cluster.nodes.is_online(peer) for peer in peers)
