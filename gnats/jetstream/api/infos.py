@@ -92,7 +92,8 @@ class _Gathering:
 class Infos:
     """Describes what this server has to others, and gathers what they have. For the loop's thread.
 
-    `client` is the system account's. Only what comes over `links`, connections to other servers, is believed.
+    `client` is the system account's. Only descriptions that come over `links`, connections to other servers,
+    are believed.
     """
 
     def __init__(
@@ -239,9 +240,7 @@ class Infos:
         self._answer(message, self._cluster.state.consumer(account, stream, name))
 
     def _answer(self, message: Message, asset: Asset | None) -> None:
-        if message.producer not in self._links or not message.reply:
-            return
-        if asset is None or not asset.group.is_member(self._cluster.peer):
+        if not message.reply or asset is None or not asset.group.is_member(self._cluster.peer):
             return
         found = self._find(asset)
         if reason := asset.unsupported or (found.offline_reason if found else ""):

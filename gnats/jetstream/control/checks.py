@@ -21,7 +21,6 @@ from gnats.jetstream.settings.consumer_rules import (
     check_consumer_update,
     check_workqueue,
     completed,
-    ending,
     with_defaults,
 )
 from gnats.jetstream.settings.overlaps import MANY, subject_count
@@ -238,7 +237,8 @@ async def check_consumer(
 ) -> ConsumerConfig:
     """Check a request to make a consumer or to change it; return its configuration. Raises ApiError.
 
-    A name that is missing is the caller's to choose. Many filters are checked in a thread.
+    What the consumer's server adds is missing: a name, and the threshold of an ephemeral one. Many filters
+    are checked in a thread.
     """
     shared = jsa.shared
     name = config.durable_name or config.name
@@ -272,14 +272,13 @@ async def check_consumer(
     check_workqueue(config, stream)
     if stream.retention == WORKQUEUE:
         unique.check(name, config)
-    return completed(config)
+    completed(config)  # raises for a name that is too long
+    return config
 
 
 def checked_update(account: Account, was: ConsumerConfig, config: ConsumerConfig) -> ConsumerConfig:
     """Return the configuration to which a consumer changes. Raises ApiError when it may not."""
     config = replace(config, pause_until=utc(config.pause_until))
-    if not was.is_durable:  # even when the new configuration is durable
-        config = ending(config)
 
     def has_interest(subject: str) -> bool:
         return account.sublist.interested(subject.encode())

@@ -31,7 +31,7 @@ from gnats.jetstream.disk.encryption import META_KEY, MetaError
 from gnats.jetstream.disk.metafiles import META_FILE, STATE_FILE, Undo, remove_directory, write_consumer_meta
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.settings.config import FILE, ConsumerConfig
-from gnats.jetstream.settings.consumer_rules import check_consumer_reset
+from gnats.jetstream.settings.consumer_rules import check_consumer_reset, ending
 from gnats.system.files import replace_file
 
 if TYPE_CHECKING:
@@ -213,8 +213,12 @@ class Consumer:
 
     def check_update(self, config: ConsumerConfig) -> ConsumerProposal:
         """Check a request to change the configuration. Raises ApiError."""
-        config = checked_update(self.stream.jsa.account, self.config, config)
+        config = self.complete(checked_update(self.stream.jsa.account, self.config, config))
         return ConsumerProposal(self.stream.name, self.name, config, self.created)
+
+    def complete(self, config: ConsumerConfig) -> ConsumerConfig:
+        """Complete a configuration to change to: an ephemeral consumer ends, even when that is durable."""
+        return config if self.config.is_durable else ending(config)
 
     def check_pause(self, until: str) -> ConsumerProposal:
         """Check a request to pause the consumer until a time (RFC 3339), or to let it go on ("").

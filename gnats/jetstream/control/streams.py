@@ -592,15 +592,17 @@ class Stream:
         config = await check_consumer(self.jsa, self.config, there, config, action=action, pedantic=pedantic)
         name = config.durable_name or config.name
         if consumer := self.consumers.get(name):
-            return ConsumerProposal(self.name, name, config, consumer.created)
-        return ConsumerProposal(self.name, name or self.new_consumer_name(), config, time_ns())
+            return ConsumerProposal(self.name, name, consumer.complete(config), consumer.created)
+        return ConsumerProposal(self.name, name or self.new_consumer_name(), completed(config), time_ns())
 
     def apply_consumer(self, proposal: ConsumerProposal) -> Consumer:
         """Make a consumer, or change the existing one (addConsumer). Raises ApiError."""
         if there := self.consumers.get(proposal.name):
-            there.update(proposal.config)
+            there.update(
+                there.complete(proposal.config)
+            )  # a meta leader leaves this to the consumer's server
             return there
-        consumer = Consumer(self, proposal.name, proposal.config, proposal.created)
+        consumer = Consumer(self, proposal.name, completed(proposal.config), proposal.created)
         consumer.start(proposal.state)
         self.enter_consumer(consumer)
         return consumer
