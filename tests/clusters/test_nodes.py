@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,19 +65,19 @@ def cluster(launch: Launch, tmp_path: Path) -> Cluster:
     return cluster
 
 
-@pytest.fixture
-def gnats(cluster: Cluster, tmp_path: Path) -> Iterator[ServerThread]:
-    """A gnats in their cluster, with JetStream."""
+@contextmanager
+def running(cluster: Cluster, directory: Path, *, joins: bool) -> Iterator[ServerThread]:
+    """Run a gnats with JetStream in their cluster; with `joins`, it is a member of the meta group."""
     jetstream = JetStreamOptions(
-        store_dir=str(tmp_path / "gnats"), max_memory=MEMORY, max_store=STORE, unique_tag="az"
+        store_dir=str(directory), max_memory=MEMORY, max_store=STORE, unique_tag="az"
     )
-    jetstream = replace(jetstream, limits=replace(jetstream.limits, max_ha_assets=9))
+    jetstream = replace(jetstream, enabled=joins, limits=replace(jetstream.limits, max_ha_assets=9))
     routes = [URL("nats-route", host=cluster.route_url(number).split("//")[1]) for number in range(2)]
     thread = ServerThread(
         Options(
             port=-1,
             server_name="gnats",
-            server_tags=("az:2",),
+            server_tags=("az:2", "big"),
             cluster=ClusterOptions(name=cluster.name, host="127.0.0.1", port=-1, routes=tuple(routes)),
         )
     )
@@ -88,6 +89,21 @@ def gnats(cluster: Cluster, tmp_path: Path) -> Iterator[ServerThread]:
 
     with thread:
         thread.run(enable())
+        yield thread
+
+
+@pytest.fixture
+def gnats(cluster: Cluster, tmp_path: Path) -> Iterator[ServerThread]:
+    """A gnats with JetStream, outside the meta group."""
+    with running(cluster, tmp_path / "gnats", joins=False) as thread:
+        yield thread
+
+
+@pytest.fixture
+def joined(cluster: Cluster, tmp_path: Path) -> Iterator[ServerThread]:
+    """A gnats that joins the meta group once this has a leader."""
+    until(lambda: meta_cluster(cluster[0]).get("leader"), 60)
+    with running(cluster, tmp_path / "gnats", joins=True) as thread:
         yield thread
 
 
@@ -184,6 +200,8 @@ def shape(value: Any) -> Any:
     """Return the names and types of all members."""
     if isinstance(value, dict):
         return {name: shape(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [shape(item) for item in value]
     return type(value)
 
 
@@ -209,16 +227,34 @@ def test_gnats_knows_nats_servers(cluster: Cluster, gnats: ServerThread) -> None
     assert not nodes_of(gnats)[S0].offline
 
 
-def test_gnats_describes_itself_as_a_nats_server_does(cluster: Cluster, gnats: ServerThread) -> None:
-    until(lambda: len(nodes_of(gnats)) == 3)
-    events = statistics(cluster[0], "s1", "gnats")
-    theirs, ours = events["s1"], events["gnats"]
+def meta_of(joined: ServerThread) -> dict[str, Any]:
+    """Return what gnats says of the meta group."""
+    return joined.call(lambda server: server.varz()["jetstream"]["meta"])  # type: ignore[index,no-any-return]
+
+
+def test_gnats_describes_itself_as_a_nats_server_does(cluster: Cluster, joined: ServerThread) -> None:
+    """Neither of the two servers that are compared leads the meta group."""
+    until(lambda: len(nodes_of(joined)) == 3)
+    until(lambda: meta_of(joined).get("leader") in NAMES[:2], 60)
+    leader = NAMES.index(meta_of(joined)["leader"])
+    until(lambda: replica(cluster[leader], "gnats").get("current"), 60)
+    follower = NAMES[1 - leader]
+    until(lambda: meta_cluster(cluster[1 - leader]).get("leader") == NAMES[leader])
+    events = statistics(cluster[leader], follower, "gnats")
+    theirs, ours = events[follower], events["gnats"]
     assert ours["server"]["flags"] == theirs["server"]["flags"]
     assert shape(ours["server"]) == shape(theirs["server"])
     theirs, ours = theirs["statsz"]["jetstream"], ours["statsz"]["jetstream"]
-    theirs.pop("meta")
     assert shape(ours) == shape(theirs)
     assert (ours["config"], ours["limits"]) == (theirs["config"], theirs["limits"])
+    for name in ("name", "leader", "peer", "cluster_size", "quorum_needed"):
+        assert ours["meta"][name] == theirs["meta"][name]
+    ours, theirs = meta_of(joined), monitor(cluster[1 - leader], "/varz")["jetstream"]["meta"]
+    assert ours["name"] == theirs["name"]
+    assert [(each["name"], each["current"]) for each in ours["replicas"]] == [
+        (name, name == NAMES[leader]) for name in NAMES[:2]
+    ]
+    assert shape(ours) == shape(theirs)
 
 
 def test_a_nats_server_places_streams_on_gnats_by_its_statistics(

@@ -566,6 +566,7 @@ cdef void raft_append_entry(
     Raft *r, RaftVia via, const char *data, size_t n, const Slice *subject, int64_t now
 ) noexcept nogil:
     cdef AppendEntry ae
+    cdef RaftPeer *leader
     cdef uint64_t term
     if r.failure or not decode_append_entry(data, n, &ae):
         return
@@ -584,6 +585,9 @@ cdef void raft_append_entry(
         return
     if r.state != RAFT_FOLLOWER or (via == VIA_NEW and r.leader != ae.leader):
         become_follower(r, ae.leader if via == VIA_NEW else 0, now)
+    leader = find_peer(r, r.leader)
+    if leader != NULL:
+        leader.heard = now
     if not r.transfers:
         wait_for_leader(r, now)
     if r.catching_up and not still_behind(r, via, &ae, subject, now):

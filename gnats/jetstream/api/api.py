@@ -94,6 +94,11 @@ class Api:
         self._closed = False
         self.inflight = 0
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """The numbers of requests that wait; last those for information."""
+        return len(self._requests), len(self._infos)
+
     async def close(self) -> None:
         """Stop serving requests: drop those that wait, cancel those under way and wait for their end."""
         self._closed = True

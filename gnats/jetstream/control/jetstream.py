@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gnats.clock import sleep
 from gnats.core.subjects.subjecttrie import Stopped
 from gnats.errors import ServerError
+from gnats.go.json import Json
 from gnats.go.text import friendly_bytes
 from gnats.jetstream import errors
 from gnats.jetstream.control.jsaccount import JSAccount, difference
@@ -52,6 +53,10 @@ class RequestApi(Protocol):
 
     inflight: int
     """Requests that wait or are being carried out."""
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """The numbers of requests that wait; last those for information."""
 
     async def close(self) -> None:
         """Stop serving requests."""
@@ -193,6 +198,12 @@ class JetStream:
             "ha_assets": len(self.shared.groups),
             "api": api,
         }
+
+    def meta_info(self, *, full: bool) -> Json | None:
+        """Describe the meta group (MetaClusterInfo), its replicas if `full`; None without one."""
+        if self.shared.meta is None or self._api is None:
+            return None
+        return self.shared.meta.info(full=full, waiting=self._api.waiting)
 
     # -- life ------------------------------------------------------------------------------------------------
 

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gnats.clock import Timer, call_later, monotonic
+from gnats.clock import Timer, call_later, monotonic, monotonic_ns, time_ns
+from gnats.go.json import Json
 from gnats.jetstream import errors
+from gnats.jetstream.cluster.cluster_info import meta_cluster_info
 from gnats.jetstream.cluster.entries import MetaError, Op, decode_entry, encode_entry
 from gnats.jetstream.cluster.meta import Change, ConsumerChange, Kind, MetaState, StreamChange
 from gnats.jetstream.cluster.placement import Load, Placement
@@ -60,6 +62,8 @@ class MetaGroup:
         self._index = 0
         """The last record that is applied, and that the last snapshot includes."""
         self._snapshot = 0
+        self._last_snapshot = 0, 0
+        """When it was taken (ns since 1970), and the ns that this took."""
         self._compacting: asyncio.Task[None] | None = None
         self._compact_timer: Timer | None = None
         self._leaderless_since = monotonic()
@@ -152,6 +156,20 @@ class MetaGroup:
         """Return the numbers of the Raft group (RaftNode.state)."""
         assert self._group
         return self._group.node.state()
+
+    def info(self, *, full: bool, waiting: tuple[int, int]) -> Json | None:
+        """Describe the group, as meta_cluster_info() does; None before start()."""
+        if self._group is None:
+            return None
+        return meta_cluster_info(
+            self.nodes,
+            self.group_state(),
+            META_GROUP,
+            full=full,
+            waiting=waiting,
+            log_bytes=self._group.node.files.log.state().bytes,
+            snapshot=self._last_snapshot,
+        )
 
     def peers(self) -> list[str]:
         """Return the members of the meta group."""
@@ -252,7 +270,9 @@ class MetaGroup:
         self._snapshot = index
 
         async def install() -> None:
+            start = monotonic_ns()
             await in_thread(lambda: node.install_snapshot(index, data))
+            self._last_snapshot = time_ns(), monotonic_ns() - start
 
         self._compacting = asyncio.create_task(install())
         self._compacting.add_done_callback(self._compacted)

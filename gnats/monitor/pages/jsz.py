@@ -55,6 +55,8 @@ def jsz(server: JszServer, options: JszOptions) -> Page:
             "bytes": 0,
             "total": 0,
         }
+    if options.leader_only and js.cluster and not js.cluster.leads:
+        raise FilteredError("filtered response: not leader")
     streams = [stream for jsa in js.accounts.values() for stream in jsa.streams.values()]
     states = [stream.state() for stream in streams]
     page = {
@@ -73,6 +75,8 @@ def jsz(server: JszServer, options: JszOptions) -> Page:
         page["consumers_leader"] = leaders
     page["messages"] = sum(state["messages"] for state in states)
     page["bytes"] = sum(state["bytes"] for state in states)
+    if meta := js.meta_info(full=True):
+        page["meta_cluster"] = meta
     if accounts := _asked(server, options):
         page["account_details"] = [account_detail(jsa, options, js.cluster_info) for jsa in accounts]
     page["total"] = len(js.accounts)
@@ -158,12 +162,17 @@ def jsz_account(server: JszServer, name: str, options: JszOptions) -> Page:
 
 
 def varz_jetstream(server: JszServer, *, directory: bool = True) -> Page:
-    """Return JetStream's part of varz, or without `directory` of statsz, which omits the store directory."""
+    """Return JetStream's part of varz, or without `directory` of statsz.
+
+    That omits the store directory and, unless the server leads the meta group, the group's replicas.
+    """
     js = server.jetstream
     if js is None:
         return {}
     shown = js.config.json()
     if not directory:
         del shown["store_dir"]
-    page: Page = {"config": shown}
-    return page | {"stats": js.stats(), "limits": js.config.options.limits.json()}
+    page: Page = {"config": shown, "stats": js.stats()}
+    if meta := js.meta_info(full=directory or (js.cluster is not None and js.cluster.leads)):
+        page["meta"] = meta
+    return page | {"limits": js.config.options.limits.json()}
