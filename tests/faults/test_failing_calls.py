@@ -13,6 +13,8 @@ from support.failing import ERRORS, Failing, build
 from support.faults import Home, create, info, stored
 from support.servers import until
 
+from . import raftfiles
+from .conftest import STRESS
 from .stores import USES
 
 pytestmark = pytest.mark.timeout(300)
@@ -45,6 +47,14 @@ def test_what_is_acknowledged_is_kept(library: Path, tmp_path: Path, name: str) 
     found = run(library, tmp_path / "page", "faults.stores", tmp_path / "stores", name)
     assert not found.stdout, found.stdout
     assert int(found.stderr.split()[-3]) > 50, "hardly any call has failed"
+
+
+@pytest.mark.parametrize("name", raftfiles.USES)
+def test_a_raft_member_keeps_what_it_has_promised(library: Path, tmp_path: Path, name: str) -> None:
+    seeds = str(2 + 4 * STRESS)
+    found = run(library, tmp_path / "page", "faults.raftfiles", tmp_path / "files", name, seeds)
+    assert not found.stdout, found.stdout
+    assert int(found.stderr.split()[0]) > 500, "hardly any call has failed"
 
 
 def test_a_sync_that_finds_nothing_to_do_waits_for_those_at_work(library: Path, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ ERRORS = {
 }
 VARIABLE = "GNATS_FAILING"
 SYNCED = ctypes.CFUNCTYPE(None, ctypes.c_int)
+CALLED = ctypes.CFUNCTYPE(None, ctypes.c_int)
 
 
 class _Page(ctypes.Structure):
@@ -45,6 +46,7 @@ class _Page(ctypes.Structure):
         ("hits", ctypes.c_int64),
         ("seen", ctypes.c_int64 * len(KINDS)),
         ("synced", SYNCED),
+        ("called", CALLED),
     ]
 
 
@@ -106,6 +108,11 @@ class Failing:
         """Call `function` with each descriptor that this process has synced. Not for another process."""
         self._function = SYNCED(function)
         self._page.synced = self._function
+
+    def on_call(self, function: Callable[[str], None] | None) -> None:
+        """Call `function` with the kind of each call, before it, that may change a directory. As on_sync()."""
+        self._called = CALLED(lambda kind: function(KINDS[kind])) if function else CALLED()
+        self._page.called = self._called
 
 
 def here() -> Failing:

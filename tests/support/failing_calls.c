@@ -1,6 +1,6 @@
 /* Fails one call of the store in tests: preloaded into a process, told by a page that it shares with the test.
 
-   Only calls that the compiled modules of gnats/store make are counted and failed. Names and numbers are those of
+   Only calls that the compiled modules of gnats/store and gnats/raft make are counted and failed. Names and numbers are those of
    support/failing.py. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,6 +26,7 @@ struct page {
     int64_t hits;            /* calls that have failed */
     int64_t seen[KINDS];     /* calls of each kind */
     void (*synced)(int fd);  /* called, in the test's own process, after a file was synced */
+    void (*called)(int kind);  /* the same, before each call that may change a directory */
 };
 
 enum { MODULES = 128 };
@@ -56,7 +57,9 @@ static int note_module(struct dl_phdr_info *info, size_t size, void *ctx)
 {
     (void) size;
     (void) ctx;
-    if (strstr(info->dlpi_name, "/gnats/store/") == NULL || n_modules == MODULES)
+    if (strstr(info->dlpi_name, "/gnats/store/") == NULL && strstr(info->dlpi_name, "/gnats/raft/") == NULL)
+        return 0;
+    if (n_modules == MODULES)
         return 0;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
@@ -87,6 +90,8 @@ static int fails(enum kind kind, void *caller)
     if (i == n_modules)
         return 0;
     __atomic_add_fetch(&page->seen[kind], 1, __ATOMIC_RELAXED);
+    if (page->called != NULL && kind != MALLOC && kind != MMAP && kind != READ && kind != DUP)
+        page->called(kind);
     if (page->kind != kind || __atomic_sub_fetch(&page->left, 1, __ATOMIC_RELAXED) != 0)
         return 0;
     __atomic_add_fetch(&page->hits, 1, __ATOMIC_RELEASE);

@@ -36,6 +36,7 @@ cdef class RaftFiles:
     cdef const char *what            # the file that failed, and the errno
     cdef int error
     cdef uint64_t lost               # at the start: records up to here were lost to damage; 0: none
+    cdef uint64_t lost_term          # the term at that time
     cdef uint64_t unread             # at the start: index of the last snapshot that is damaged
 
     cdef int failed(self, const char *what, int error) noexcept nogil
@@ -52,7 +53,7 @@ cdef class RaftFiles:
     cdef int load_snapshot(self, Snapshot *snapshot) noexcept nogil
     cdef int save_vote(self, uint64_t term, uint64_t vote) noexcept nogil
     cdef int save_peers(self, const char *data, size_t n) noexcept nogil
-    cdef int save_distrust(self, uint64_t index) noexcept nogil
+    cdef int save_distrust(self, uint64_t index, uint64_t term) noexcept nogil
     cdef int forget_distrust(self) noexcept nogil
 
     # Write a snapshot beside the one that is there; adopt_snapshot() then replaces that. Any thread, without a lock,
@@ -64,8 +65,11 @@ cdef class RaftFiles:
     cdef int drop_up_to(self, uint64_t index, bint all) noexcept nogil
     cdef bint read_snapshot(self, const char *name, Snapshot *snapshot) noexcept nogil
     cdef bytes read(self, str name)
-    cdef bint find_snapshot(self, Snapshot *snapshot) except -1
+    cdef int read_distrust(self) except -1
+    cdef bint find_snapshot(self, Snapshot *snapshot, list damaged) except -1
+    cdef int sync_found(self) noexcept nogil
     cdef bint replay(self, Raft *r) noexcept nogil
+    cdef bint cannot_open(self, uint64_t index) noexcept nogil
     cdef bint drop_behind(self, uint64_t index) noexcept nogil
     # Give a Raft what the files say: raft_recover(), raft_replay() of each record, raft_distrust().
     cdef int recover(self, Raft *r) except -1

@@ -1,7 +1,7 @@
 """The files of a member of a Raft group; see files.pxd."""
 from libc.errno cimport EIO, ENOMEM
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport UINT64_MAX, uint8_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from posix.fcntl cimport O_CLOEXEC, O_DIRECTORY, O_RDONLY
@@ -27,18 +27,20 @@ from gnats.raft.messages cimport (
     put_term_vote,
 )
 from gnats.raft.raft cimport raft_distrust, raft_recover, raft_replay
-from gnats.raft.state cimport Raft
+from gnats.raft.state cimport Raft, take_peers
 from gnats.store.base cimport (
     STORE_DAMAGED,
     STORE_DELETED,
+    STORE_FAILED,
     STORE_NOT_FOUND,
     STORE_OK,
     StoreMsg,
     blk_select,
 )
-from gnats.store.block cimport MsgBlock
+from gnats.store.block cimport MsgBlock, block_sync
 from gnats.store.format.highway cimport highway, highway_key_of
 from gnats.store.putfile cimport LONGEST_NAME, put_file, read_whole, remove_file, rename_file, write_file
+from gnats.store.statefile cimport invalidate
 from gnats.store.store cimport MsgStore
 from gnats.store.writing cimport store_msg
 
@@ -55,7 +57,7 @@ cdef const char *DISTRUST_FILE = b"distrust.idx"
 
 cdef enum:
     CHECKSUM = 8
-    DISTRUST_SIZE = 8
+    DISTRUST_SIZE = 16 + CHECKSUM   # index, term
 
 
 class FilesError(Exception):
@@ -69,12 +71,20 @@ def bootstrap(directory, int size, list peers not None) -> None:
     """
     cdef bytes data = write_peer_state(size, peers)
     cdef int fd, err
+    made = [Path(directory)]
+    made += [above for above in made[0].parents if not above.exists()]
     os.makedirs(directory, mode=0o700, exist_ok=True)
     fd = os.open(directory, DIR_FLAGS)
     err = put_file(fd, PEERS_FILE, data, len(data), True)
     os.close(fd)
     if err:
         raise OSError(err, os.strerror(err), str(directory))
+    for each in made:   # a member that came back as a new one could vote again
+        fd = os.open(each.parent, DIR_FLAGS)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 cdef class RaftFiles:
@@ -100,12 +110,14 @@ cdef class RaftFiles:
         os.makedirs(snapshots, mode=0o700, exist_ok=True)
         self.dirfd = os.open(self.directory, DIR_FLAGS)
         self.snapshots_fd = os.open(snapshots, DIR_FLAGS)
+        # What an interrupted function has left is found, and acted on: it must not go back to what was before.
+        os.fsync(self.dirfd)
+        os.fsync(self.snapshots_fd)
         if in_memory:
             for left in os.listdir(snapshots):
                 os.unlink(os.path.join(snapshots, left))
             self.log = MemStore(group, block_size=block_size)
         else:
-            os.fsync(self.dirfd)
             self.log = FileStore(
                 self.directory, group, block_size=block_size, sync_always=sync_always, cipher=cipher, key=key,
                 account=account, warn=self.warn)
@@ -120,9 +132,7 @@ cdef class RaftFiles:
     @property
     def failure(self) -> str:
         """Why a function has failed; empty when none has."""
-        if self.error:
-            return f"{self.what.decode()}: {os.strerror(self.error)}"
-        return self.log.failure()
+        return self.log.failure() or (f"{self.what.decode()}: {os.strerror(self.error)}" if self.error else "")
 
     def close(self) -> None:
         """Write what waits, and close the log. Raises StoreFailure. Closing again does nothing."""
@@ -137,9 +147,14 @@ cdef class RaftFiles:
     # -- the log --
 
     cdef int store(self, uint64_t index, const char *data, size_t n) noexcept nogil:
+        cdef MsgBlock *before
         cdef int code
         pthread_mutex_lock(&self.log.lock)
+        before = self.log.last
         code = store_msg(self.log, b"", 0, b"", 0, data, <unsigned int> n, index, realtime_ns(), 0, False, False)
+        if code == STORE_OK and before != self.log.last and self.log.env.sync_always:
+            # Else a loss of power could leave records of the new block behind a gap, which is damage.
+            code = STORE_OK if block_sync(&self.log.env, before) == 0 else STORE_FAILED
         pthread_mutex_unlock(&self.log.lock)
         return 0 if code == STORE_OK else self.failed(b"msgs", EIO)
 
@@ -187,6 +202,7 @@ cdef class RaftFiles:
             if b != NULL and b.first_seq < first:
                 first = b.first_seq   # to remove single records takes a tombstone each
         if code == STORE_OK and first > self.log.first_seq:
+            invalidate(self.log)   # the index knows the blocks that go: after a crash it would miss them
             code = self.log.compact(first, &purged)
         pthread_mutex_unlock(&self.log.lock)
         return 0 if code == STORE_OK else self.failed(b"msgs", EIO)
@@ -204,9 +220,10 @@ cdef class RaftFiles:
     cdef int save_peers(self, const char *data, size_t n) noexcept nogil:
         return self.put(PEERS_FILE, data, n)
 
-    cdef int save_distrust(self, uint64_t index) noexcept nogil:
+    cdef int save_distrust(self, uint64_t index, uint64_t term) noexcept nogil:
         cdef char[DISTRUST_SIZE] data
-        put64(data, index)
+        put64(put64(data, index), term)
+        put64(data + DISTRUST_SIZE - CHECKSUM, highway(&self.key, data, DISTRUST_SIZE - CHECKSUM))
         return self.put(DISTRUST_FILE, data, DISTRUST_SIZE)
 
     cdef int forget_distrust(self) noexcept nogil:
@@ -273,23 +290,36 @@ cdef class RaftFiles:
     # -- the start --
 
     cdef bytes read(self, str name):
-        """Read a file of the member's directory; b"": there is none."""
+        """Read a file of the member's directory; None: there is none."""
         try:
             return Path(self.directory, name).read_bytes()
         except FileNotFoundError:
-            return b""
+            return None
 
-    cdef bint find_snapshot(self, Snapshot *snapshot) except -1:
+    cdef int read_distrust(self) except -1:
+        """Read what an earlier start has lost, unless this server has it again."""
+        cdef bytes data = self.read("distrust.idx")
+        cdef const char *at
+        if data is None:
+            return 0
+        self.lost = UINT64_MAX   # damaged: anything may be lost
+        at = data
+        if len(data) == DISTRUST_SIZE and get64(at + DISTRUST_SIZE - CHECKSUM) == highway(
+                &self.key, at, DISTRUST_SIZE - CHECKSUM):
+            self.lost, self.lost_term = get64(at), get64(at + 8)
+        return 0
+
+    cdef bint find_snapshot(self, Snapshot *snapshot, list damaged) except -1:
         """Find and read the newest snapshot that is whole, and remove all other files beside it. False: there is none.
 
-        A damaged one is set aside; what it had is missing then, which recover() sees at the log.
+        What a damaged one had may be missing, which replay() sees at the log.
         """
         cdef uint64_t term, index
         cdef list found = []
         cdef bint there = False
         for name in os.listdir(self.snapshots_fd):
             match = SNAPSHOT_FILE.fullmatch(name)
-            if match:
+            if match and max(int(match[1]), int(match[2])) <= UINT64_MAX:
                 found.append((int(match[1]), int(match[2]), name))
             elif not name.endswith(".damaged"):
                 os.unlink(name, dir_fd=self.snapshots_fd)
@@ -304,28 +334,27 @@ cdef class RaftFiles:
                 self.snapshot_term, self.snapshot_index = term, index
             else:
                 self.warn(f"{self.directory}: the snapshot {name} is damaged")
-                os.rename(name, name + ".damaged", src_dir_fd=self.snapshots_fd, dst_dir_fd=self.snapshots_fd)
+                damaged.append(name)
                 self.unread = max(self.unread, index)
         return there
 
     cdef int recover(self, Raft *r) except -1:
         cdef Snapshot snapshot
         cdef PeerState state
-        cdef bytes peers = self.read("peers.idx"), vote = self.read("tav.idx"), distrust = self.read("distrust.idx")
+        cdef bytes peers = self.read("peers.idx"), vote = self.read("tav.idx")
         cdef uint64_t term = 0, voted = 0
-        cdef bint has_snapshot, ok
-        if distrust:
-            self.lost = get64(distrust) if len(distrust) == DISTRUST_SIZE else 1
-        has_snapshot = self.find_snapshot(&snapshot)
-        if vote and not decode_term_vote(vote, len(vote), &term, &voted):
+        cdef bint has_snapshot, ok, has_peers = peers is not None and decode_peer_state(peers, len(peers), &state)
+        cdef list damaged = []
+        self.read_distrust()
+        has_snapshot = self.find_snapshot(&snapshot, damaged)
+        if vote is not None and not decode_term_vote(vote, len(vote), &term, &voted):
             raise FilesError(f"{self.directory}/tav.idx is damaged: remove the directory, to join the group anew")
         self.bootstrapped = term != 0 or has_snapshot or self.log.last_seq != 0
-        if self.bootstrapped and not vote:
+        if self.bootstrapped and vote is None:
             raise FilesError(f"{self.directory}/tav.idx is missing: remove the directory, to join the group anew")
-        if not decode_peer_state(peers, len(peers), &state) and not has_snapshot:
+        if not has_peers and not has_snapshot:
             raise FilesError(f"{self.directory}/peers.idx is damaged or missing: remove the directory, to join anew")
-        ok = raft_recover(
-            r, term, voted, &snapshot if has_snapshot else NULL, &state if peers else NULL)
+        ok = raft_recover(r, term, voted, &snapshot if has_snapshot else NULL, &state if has_peers else NULL)
         if ok:
             with nogil:
                 ok = self.replay(r)
@@ -333,18 +362,39 @@ cdef class RaftFiles:
             raise OSError(self.error, os.strerror(self.error), self.directory)
         if not ok:
             raise MemoryError
+        if self.sync_found() != 0:
+            raise OSError(self.log.env.error, os.strerror(self.log.env.error), self.directory)
+        for name in damaged:   # only now: what it had is counted as lost
+            os.rename(name, name + ".damaged", src_dir_fd=self.snapshots_fd, dst_dir_fd=self.snapshots_fd)
         if self.lost:
+            if has_peers:   # records that have changed the peers may be lost, too
+                take_peers(r, &state, r.commit)
             self.warn(
                 f"{self.directory}: records up to {self.lost} were lost to damage; this member takes part in no"
                 " election until it has them again")
-            raft_distrust(r, self.lost)
+            raft_distrust(r, self.lost, self.lost_term)
         return 0
+
+    cdef int sync_found(self) noexcept nogil:
+        """Sync the records that are there: raft_replay() takes them for durable, and they may only be written."""
+        cdef MsgBlock *b
+        cdef size_t i
+        if not self.log.env.sync_always:
+            return 0
+        pthread_mutex_lock(&self.log.lock)
+        for i in range(self.log.n_blks):
+            b = self.log.blks[i]
+            b.need_sync = True
+            b.need_key_sync = b.seal_key != NULL
+        self.log.env.dir_dirty = True
+        pthread_mutex_unlock(&self.log.lock)
+        return self.log.sync()
 
     cdef bint replay(self, Raft *r) noexcept nogil:
         """Replay the records behind the snapshot, and cut off those that do not continue it. False: it failed."""
         cdef StoreMsg msg
         cdef int code = STORE_OK
-        cdef uint64_t last
+        cdef uint64_t last, known = self.lost
         cdef bint continues = True
         if self.drop_up_to(r.pindex, False) < 0:
             return False
@@ -358,17 +408,32 @@ cdef class RaftFiles:
             continues = raft_replay(r, r.pindex + 1, msg.hdr + msg.hdr_n, msg.msg_n)
             if r.failure:
                 return False
-        if code in (STORE_NOT_FOUND, STORE_DELETED, STORE_DAMAGED):
+        if code in (STORE_NOT_FOUND, STORE_DELETED) or (code == STORE_DAMAGED and not self.cannot_open(r.pindex + 1)):
             self.lost = max(self.lost, last)
+        elif code == STORE_DAMAGED:
+            self.failed(b"msgs", EIO)
+            return False
         elif code != STORE_OK:
             self.failed(b"msgs", ENOMEM)
             return False
         if r.pindex < self.unread:   # else the log still has what the snapshot had
             self.lost = max(self.lost, self.unread)
         # Before the records behind the damage go: this server must never forget that it had them.
-        if self.lost and self.save_distrust(self.lost) < 0:
-            return False
+        if self.lost > known or self.lost_term == 0:
+            self.lost_term = r.term
+            if self.lost and self.save_distrust(self.lost, r.term) < 0:
+                return False
         return r.pindex == last or self.drop_behind(r.pindex)
+
+    cdef bint cannot_open(self, uint64_t index) noexcept nogil:
+        """Return whether a record is in a block whose file is there and cannot be opened, which may be over soon."""
+        cdef MsgBlock *b
+        cdef bint cannot
+        pthread_mutex_lock(&self.log.lock)
+        b = blk_select(self.log, index)
+        cannot = b != NULL and not b.indexed and not b.damaged
+        pthread_mutex_unlock(&self.log.lock)
+        return cannot
 
     cdef bint drop_behind(self, uint64_t index) noexcept nogil:
         """Remove the records behind an index; the next one gets the index + 1. False: it failed."""

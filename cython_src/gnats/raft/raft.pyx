@@ -171,10 +171,10 @@ cdef bint raft_replay(Raft *r, uint64_t index, const char *data, size_t n) noexc
     return not r.failure
 
 
-cdef void raft_distrust(Raft *r, uint64_t index) noexcept nogil:
+cdef void raft_distrust(Raft *r, uint64_t index, uint64_t term) noexcept nogil:
     if r.size > 1:   # else nobody has more
         r.doubted = index
-        r.doubted_term = r.term
+        r.doubted_term = term
 
 
 cdef void raft_begin(Raft *r, bint recovering, int64_t now) noexcept nogil:

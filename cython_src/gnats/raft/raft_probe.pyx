@@ -11,6 +11,7 @@ from gnats.raft.raft cimport (
     raft_begin,
     raft_campaign,
     raft_deadline,
+    raft_distrust,
     raft_flush,
     raft_free,
     raft_init,
@@ -94,6 +95,9 @@ cdef class RaftProbe:
         done = raft_replay(&self.r, index, data, len(data))
         self.raised()
         return bool(done)
+
+    def distrust(self, uint64_t index, uint64_t term) -> None:
+        raft_distrust(&self.r, index, term)
 
     def begin(self, bint recovering, int64_t now) -> None:
         raft_begin(&self.r, recovering, now)

@@ -1,5 +1,5 @@
 """Message blocks; see block.pxd."""
-from libc.errno cimport EINTR, EIO, ENOENT, ENOMEM, ENOSPC, errno
+from libc.errno cimport EBADMSG, EINTR, EIO, ENOENT, ENOMEM, ENOSPC, errno
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
@@ -335,14 +335,14 @@ cdef int block_open_body(BlockEnv *env, MsgBlock *b) noexcept nogil:
         fd = openat(env.dirfd, name, O_RDONLY | O_CLOEXEC)
         if fd < 0:
             return -errno
-    if env.sealer != NULL and b.seal_key == NULL:
-        err = env.sealer.open_key(env.sealer, env.dirfd, b.index, &b.seal_key)
-        if err == ENOENT:
-            err = 0
     size = lseek(fd, 0, SEEK_END)
     if size < 0:
         err = errno
-    elif err == 0 and b.seal_key == NULL:
+    elif env.sealer != NULL and b.seal_key == NULL:
+        err = env.sealer.open_key(env.sealer, env.dirfd, b.index, &b.seal_key)
+        if err == ENOENT or (err == EBADMSG and size == 0):
+            err = 0
+    if err == 0 and b.seal_key == NULL:
         packed = is_packed(fd)
         err = -packed if packed < 0 else 0
     if err:

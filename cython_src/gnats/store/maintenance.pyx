@@ -37,6 +37,7 @@ from gnats.store.format.record cimport (
 from gnats.store.removing cimport drop_empty
 from gnats.store.putfile cimport put_file
 from gnats.store.statefile cimport StateFiles, encode_state, invalidate, state_free
+from gnats.store.syncing cimport sync_blocks
 
 cdef enum:
     MANY = 1000000       # with more subjects or deletions the state is written by close() only
@@ -75,7 +76,10 @@ cdef int write_state(StoreBase s, bint force) noexcept nogil:
             rc = errno
     pthread_mutex_unlock(&s.lock)
     if fd >= 0:
-        rc = put_files(fd, &files)
+        # After a loss of power an index that is newer than its records would count those as lost.
+        rc = -sync_blocks(s) if s.env.sync_always else 0
+        if rc == 0:
+            rc = put_files(fd, &files)
         pthread_mutex_lock(&s.lock)
         s.index_written = True
         if asked != s.invalidations:

@@ -41,6 +41,7 @@ from gnats.store.block cimport (
     env_fail,
     env_sync,
     env_sync_failed,
+    record_resync,
     slot_from,
     slot_of,
 )
@@ -276,7 +277,7 @@ cdef int cut_block(StoreBase s, MsgBlock *b, uint64_t seq, Marks *tombs, char *c
     # Rewrite the block of seq: it ends with seq and with the tombstones of the blocks that went. Own `copy`
     # from now on, which has room for the block's bytes and for one record more than there are tombstones.
     cdef Record r
-    cdef uint64_t at = 0, n = 0
+    cdef uint64_t at = 0, n = 0, last = 0
     cdef uint32_t k = slot_of(b, seq)
     cdef size_t i
     cdef int bad, rc
@@ -288,7 +289,10 @@ cdef int cut_block(StoreBase s, MsgBlock *b, uint64_t seq, Marks *tombs, char *c
     while at < b.rbytes:
         bad = record_parse(block_at(b, at), b.rbytes - at, &r)
         if bad == RECORD_SHORT or bad == RECORD_BAD:
-            break
+            at = record_resync(&b.key, b.region.base, b.rbytes, at, last)
+            continue
+        if r.kind != TOMBSTONE:
+            last = r.seq
         if r.seq <= seq:
             memcpy(copy + n, block_at(b, at), r.size)
             n += r.size
@@ -334,7 +338,7 @@ cdef int truncate(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
     cdef Marks tombs
     cdef uint64_t msgs = s.msgs, size = s.bytes
     cdef size_t keep, i
-    cdef int error = STORE_OK
+    cdef int error = STORE_OK, rc
     purged[0] = 0
     if s.closed:
         return STORE_CLOSED
@@ -373,9 +377,13 @@ cdef int truncate(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
             b = s.blks[s.n_blks - 1]
             if not blk_load(s, b):
                 error = STORE_DAMAGED
+                break
+            rc = block_unlink(&s.env, b)
+            if rc != 0:   # its messages would come back
+                env_fail(&s.env, -rc, "truncate", b.index)
+                error = STORE_FAILED
             else:
                 forget_from(s, b, b.first_seq)
-                block_unlink(&s.env, b)
                 s.n_blks -= 1
                 s.near = NULL
                 block_free(&s.env, b)

@@ -89,6 +89,8 @@ cdef int open_key(Sealer *self, int dirfd, uint32_t index, void **key) noexcept 
     close(fd)
     if got < 0:
         return EIO
+    if got < <ssize_t> key_file_size(h.cipher):
+        return EBADMSG   # a loss of power came before it was synced, and so before any record
     n = block_context(h, index, &context)
     if n < 0:
         return ENOMEM
