@@ -10,19 +10,23 @@ import hashlib
 import heapq
 import itertools
 import random
+import shutil
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from gnats.raft import messages
-from gnats.raft.raft_probe import RaftProbe
+from gnats.raft.files import RaftFiles, bootstrap
+from gnats.raft.raft_probe import FilesProbe, RaftProbe
 
 MS = 1_000_000
 SECOND = 1000 * MS
 NORMAL = 0
 VOTE_RESPONSE = 17
 """Bytes of one."""
+GROUP = "simulated"
 APPEND, VOTE, ANSWER, BEHIND, CATCHUP = range(5)
 Record = tuple[int, bytes]
 Snapshot = tuple[int, int, bytes, bytes]
@@ -42,6 +46,10 @@ class Disk:
     vote_pending: tuple[int, bytes] | None = None
     snapshot: Snapshot | None = None
     peers: bytes = b""
+    lost: int = 0
+    """Records up to here were lost to damage; 0: none, or this member has them again."""
+    lost_term: int = 0
+    """The term when this member saw that; 0: it has not."""
 
     def apply(self, count: int) -> None:
         """Make the first `count` changes of the log durable."""
@@ -61,6 +69,21 @@ class Disk:
         if self.vote_pending and rng.random() < 0.5:
             self.vote = self.vote_pending
         self.vote_pending = None
+
+    def damage(self, rng: random.Random) -> bool:
+        """Lose durable records from some index on, perhaps with the snapshot. False: there is nothing to lose."""
+        base = self.snapshot[1] if self.snapshot else 0
+        last = max(self.log, default=base)
+        first = rng.randint(base + 1, max(last, base + 1))
+        if self.snapshot and rng.random() < 0.3:
+            self.snapshot = None
+            first = 0
+        elif first > last:
+            return False
+        self.log = {at: each for at, each in self.log.items() if at < first}
+        self.lost = max(self.lost, last)
+        self.lost_term = 0
+        return True
 
 
 class Member:
@@ -87,27 +110,38 @@ class Member:
         self.at, self.hash = 0, b""
         self.committed = 0
         self.leads = False
-        disk = self.disk
-        self.log = dict(disk.log)
         self.raft = RaftProbe(self, self.name, self.sim.rng.getrandbits(60))
         self.raft.set_times(**self.sim.times)
-        if disk.snapshot:
-            self.take(disk.snapshot)
-        self.raft.recover(*disk.vote, disk.snapshot, disk.peers)
-        index = (disk.snapshot[1] if disk.snapshot else 0) + 1
-        while index in self.log and self.raft.replay(index, self.log[index]):
-            index += 1
-        for later in [at for at in self.log if at >= index]:
-            del self.log[later]
-        disk.log = dict(self.log)
+        self.recover(self.raft)
         self.raft.begin(self.started_before, self.sim.now)
         self.started_before = True
         self.schedule()
 
-    def crash(self) -> None:
+    def recover(self, raft: RaftProbe) -> None:
+        disk = self.disk
+        self.log = dict(disk.log)
+        if disk.snapshot:
+            self.take(disk.snapshot)
+        raft.recover(*disk.vote, disk.snapshot, disk.peers)
+        index = (disk.snapshot[1] if disk.snapshot else 0) + 1
+        while index in self.log and raft.replay(index, self.log[index]):
+            index += 1
+        for later in [at for at in self.log if at >= index]:
+            del self.log[later]
+        disk.log = dict(self.log)
+        if disk.lost:
+            disk.lost_term = disk.lost_term or raft.now()["term"]
+            self.distrust(raft)
+
+    def distrust(self, raft: RaftProbe) -> None:
+        raft.distrust(self.disk.lost, self.disk.lost_term)
+
+    def crash(self, damaged: bool = False) -> None:
         self.raft = None
         self.paused = None
         self.disk.crash(self.sim.rng)
+        if damaged:
+            self.sim.damaged += self.disk.damage(self.sim.rng)
 
     def call(self, work: Callable[[RaftProbe], object]) -> None:
         """Give the core something to do, then what belongs to the end of a batch."""
@@ -266,14 +300,153 @@ class Member:
         if leads:
             self.sim.elected(self, term)
 
+    def trusted(self) -> None:
+        self.disk.lost = 0
+
     def failed(self, why: int) -> None:
         raise Unsafe(f"{self.name!r} has stopped: {why}")
 
 
-class Sim:
-    """A group of `size` members, of which `begins` are peers at first."""
+class FilesMember(Member):
+    """A member whose disk is a directory with the files that a server would have."""
 
-    def __init__(self, seed: int, size: int = 3, begins: int = 0) -> None:
+    def __init__(self, sim: Sim, number: int, peers: bytes) -> None:
+        size, names, _ = messages.read_peer_state(peers)
+        self.path = self.new_path(sim, number)
+        self.always = sim.sync_always
+        self.cuts = 0
+        self.synced: dict[str, bytes] = {}
+        """The log as it was last synced, by names of files."""
+        bootstrap(self.path, size, names)
+        super().__init__(sim, number, peers)
+
+    def new_path(self, sim: Sim, number: int) -> Path:
+        assert sim.directory
+        return sim.directory / f"{number}-{next(sim.order)}"
+
+    def recover(self, raft: RaftProbe) -> None:
+        self.files = RaftFiles(self.path, GROUP, sync_always=self.always, block_size=2048)
+        self.probe = FilesProbe(self.files)
+        self.note_synced()
+        self.probe.recover(raft)
+        now = raft.now()
+        if (now["term"], now["vote"]) < self.disk.vote:
+            raise Unsafe(f"{self.name!r} has forgotten its vote {self.disk.vote}")
+        snapshot = self.probe.load_snapshot()
+        if snapshot:
+            committed = max(self.committed, snapshot[1])
+            self.take(snapshot)
+            self.committed = committed
+        self.disk.lost = now["doubted"]
+
+    def crash(self, damaged: bool = False) -> None:
+        """Copy what kill -9 leaves, or with sync_always what a loss of power may leave."""
+        self.raft = None
+        self.paused = None
+        old, self.path = self.path, self.new_path(self.sim, self.number)
+        shutil.copytree(old, self.path)
+        if self.always and self.sim.rng.random() < 0.5:
+            shutil.rmtree(self.path / "msgs")
+            (self.path / "msgs").mkdir()
+            for name, data in self.synced.items():
+                (self.path / "msgs" / name).write_bytes(data)
+        self.files.close()
+        shutil.rmtree(old)
+        if damaged and self.damage():
+            self.sim.damaged += 1
+            self.disk.lost = 1  # it may be
+
+    def damage(self) -> bool:
+        """Change a byte of a snapshot, or of a block that has records behind it: the end of a log may be a crash's."""
+        rng = self.sim.rng
+        blocks = sorted(self.path.glob("msgs/*.blk"), key=lambda path: int(path.stem))
+        blocks = [path for path in blocks if b"member-" in path.read_bytes()][:-1]
+        found = blocks if rng.random() < 0.7 else list(self.path.glob("snapshots/*"))
+        if not found:
+            return False
+        path = rng.choice(found)
+        data = bytearray(path.read_bytes())
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+        return True
+
+    def note_synced(self) -> None:
+        self.synced = {path.name: path.read_bytes() for path in (self.path / "msgs").iterdir()}
+
+    def base(self) -> int:
+        found = self.probe.load_snapshot()
+        return found[1] if found else 0
+
+    def store(self, index: int, data: bytes) -> int:
+        assert self.probe.store(index, data) == 0
+        if self.sim.sync_now:
+            assert self.probe.flush() == index
+            self.sync()
+            return 1
+        self.write_later()
+        return 0
+
+    def sync(self) -> None:
+        if self.always:
+            assert self.probe.sync() == 0
+            self.note_synced()
+
+    def write_later(self) -> None:
+        life = self.life
+
+        def written() -> None:
+            if life is self.life and self.raft:
+                last, cuts = self.probe.flush(), self.cuts
+                assert last >= 0
+                self.sim.after(self.sim.disk_delay(), lambda: synced(last, cuts))
+
+        def synced(last: int, cuts: int) -> None:
+            if life is self.life and self.raft:
+                self.sync()
+                if cuts == self.cuts:
+                    self.call(lambda raft: raft.stored(last))
+
+        self.sim.after(self.sim.disk_delay(), written)
+
+    def load(self, index: int) -> bytes | None:
+        return self.probe.load(index)
+
+    def truncate(self, index: int) -> int:
+        self.sim.truncated += 1
+        self.cuts += 1
+        self.write_later()
+        return self.probe.truncate(index)
+
+    def save_snapshot(self, snapshot: Snapshot, everything: bool) -> int:
+        self.cuts += everything
+        self.write_later()
+        return self.probe.save_snapshot(snapshot, everything)
+
+    def load_snapshot(self) -> Snapshot | None:
+        return self.probe.load_snapshot()
+
+    def save_vote(self, term: int, vote: bytes) -> int:
+        assert self.probe.save_vote(term, vote) == 0
+        return super().save_vote(term, vote)
+
+    def save_peers(self, data: bytes) -> int:
+        return self.probe.save_peers(data)
+
+    def trusted(self) -> None:
+        super().trusted()
+        assert self.probe.trusted() == 0
+
+
+class Sim:
+    """A group of `size` members, of which `begins` are peers at first.
+
+    With `damage`, members lose durable records; at any time fewer than a quorum lack what they have acknowledged.
+    With a `directory`, members have their files there.
+    """
+
+    def __init__(
+        self, seed: int, size: int = 3, begins: int = 0, *, damage: bool = False, directory: Path | None = None
+    ) -> None:
         self.rng = rng = random.Random(seed)
         self.seed = seed
         self.now = 0
@@ -295,11 +468,15 @@ class Sim:
         self.snapshots = rng.choice((5, 50, 10_000))
         self.faulty = True
         self.truncated = self.restored = self.refused_votes = self.transferred = self.changed = 0
+        self.damaged = 0
+        self.directory = directory
+        self.sync_always = directory is not None and rng.random() < 0.6
         begins = begins or size
+        self.most_doubted = begins // 2 if damage else 0
         names = [b"member-%d" % number for number in range(begins)]
         self.members: list[Member] = []
         for number in range(size):
-            self.members.append(Member(self, number, messages.write_peer_state(begins, names)))
+            self.members.append((FilesMember if directory else Member)(self, number, messages.write_peer_state(begins, names)))
 
     # -- time --
 
@@ -393,14 +570,15 @@ class Sim:
         rng, members = self.rng, self.members
         member = rng.choice(members)
         lasts = rng.randrange(1, rng.choice((50, 500, 3000)) * MS)
-        what = rng.choice(
-            ("crash", "crash", "pause", "alone", "one way", "slow", "transfer", "snapshot", "all")
-        )
+        kinds = ["crash", "crash", "pause", "alone", "one way", "slow", "transfer", "snapshot", "all"]
+        what = rng.choice(kinds + ["damage"] * 2 if self.most_doubted else kinds)
         if what in ("crash", "all"):
             hit = [member] if what == "crash" else rng.sample(members, rng.randint(1, len(members)))
             for _ in range(rng.randrange(4)):
                 self.propose()  # so that there is something to lose
             self.after(rng.randrange(8 * MS), lambda: self.crash(hit, lasts))
+        elif what == "damage":
+            self.after(rng.randrange(8 * MS), lambda: self.damage(member, lasts))
         elif what == "pause" and member.raft and member.paused is None:
             member.paused = []
             self.after(lasts, lambda: self.resume(member))
@@ -425,6 +603,12 @@ class Sim:
             if member.raft:
                 member.crash()
                 self.after(lasts, lambda member=member: None if member.raft else member.start())  # type: ignore[misc]
+
+    def damage(self, member: Member, lasts: int) -> None:
+        doubted = {each.number for each in self.members if each.disk.lost} | {member.number}
+        if member.raft and len(doubted) <= self.most_doubted:
+            member.crash(damaged=True)
+            self.after(lasts, lambda: None if member.raft else member.start())
 
     def resume(self, member: Member) -> None:
         waiting, member.paused = member.paused, None
@@ -512,18 +696,22 @@ class Sim:
         self.run(self.now + 5 * SECOND)
         ends = {member.number: (member.at, member.hash) for member in self.voters()}
         assert len(set(ends.values())) == 1, f"seed {self.seed}: members differ: {ends}"
+        doubted = [member.name for member in self.voters() if member.disk.lost]
+        assert not doubted, f"seed {self.seed}: {doubted} are not trusted again"
         assert max(self.committed) > before, f"seed {self.seed}: nothing is committed any more"
         kept = {data for _, entries in self.committed.values() for _, data in entries}
         lost = self.acked - kept
         assert not lost, f"seed {self.seed}: lost {min(lost)!r}"
 
 
-def simulate(seed: int, *, size: int = 3, seconds: int = 20, **options: Any) -> Sim:
+def simulate(seed: int, *, size: int = 3, seconds: int = 20, changes: bool = False, **options: Any) -> Sim:
     """Run a group under faults for some simulated seconds, and check that it recovers."""
     sim = Sim(seed, size, **options)
     end = seconds * SECOND
     sim.clients(end)
     sim.faults(end)
+    if changes:
+        sim.changes(end)
     sim.run(end)
     sim.finish()
     return sim

@@ -370,8 +370,8 @@ cdef class RaftFiles:
             if has_peers:   # records that have changed the peers may be lost, too
                 take_peers(r, &state, r.commit)
             self.warn(
-                f"{self.directory}: records up to {self.lost} were lost to damage; this member takes part in no"
-                " election until it has them again")
+                f"{self.directory}: records up to {self.lost} were lost to damage; this member's vote"
+                " counts only where all vote, until it has them again")
             raft_distrust(r, self.lost, self.lost_term)
         return 0
 

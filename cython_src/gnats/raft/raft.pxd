@@ -12,7 +12,7 @@ none of which its servers can see on the wire but as other timing:
     what is durable
   * an answer for an index says that everything up to it is there, so each peer has one number, not each index a set
   * a record that comes again never removes others: only one that differs does
-  * a member that has lost records to damage votes for nobody until it has them again
+  * the vote of a member that has lost records to damage counts only if all vote, until it has them again
   * nothing that is committed is removed: the group stops instead, and says so
 """
 from libc.stddef cimport size_t
@@ -35,7 +35,8 @@ cdef bint raft_recover(
 # Then each record of the log, in their order. False: it does not continue the log, which must be cut before it.
 cdef bint raft_replay(Raft *r, uint64_t index, const char *data, size_t n) noexcept nogil
 # Then, if records of the log up to an index were lost to damage, in a term: the peers count on them, so this server
-# takes part in no election until it knows that it has all that was committed (RaftEnv.trusted).
+# helps to elect nobody, itself included, unless all vote, until it knows that it has all that was committed
+# (RaftEnv.trusted).
 cdef void raft_distrust(Raft *r, uint64_t index, uint64_t term) noexcept nogil
 # Then begin. `recovering`: this server has been a member before.
 cdef void raft_begin(Raft *r, bint recovering, int64_t now) noexcept nogil

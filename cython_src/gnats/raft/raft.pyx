@@ -198,7 +198,7 @@ cdef void become_follower(Raft *r, uint64_t leader, int64_t now) noexcept nogil:
 
 cdef void become_candidate(Raft *r, int64_t now) noexcept nogil:
     cdef size_t i
-    if r.observer or r.doubted or r.applied < r.commit or r.catching_up:
+    if r.observer or r.applied < r.commit or r.catching_up:
         if r.catching_up and now - r.catchup_active > r.times.stalled:
             end_catchup(r)
         r.transfers = False
@@ -224,7 +224,8 @@ cdef void request_votes(Raft *r, int64_t now) noexcept nogil:
     request.last_term, request.last_index = r.pterm, r.pindex
     put_vote_request(data, &request)
     r.env.send(r.owner, SEND_VOTE, NULL, data, VOTE_REQUEST_SIZE)
-    find_peer(r, r.id).votes = True
+    find_peer(r, r.id).votes = r.doubted == 0
+    find_peer(r, r.id).votes_empty = r.doubted != 0
     count_votes(r, now)
 
 
@@ -234,7 +235,8 @@ cdef void count_votes(Raft *r, int64_t now) noexcept nogil:
     for i in range(r.npeers):
         votes += r.peers[i].votes
         empty += r.peers[i].votes_empty
-    # A peer that has lost its log must not help to elect one that lacks records; but if all vote, none has more.
+    # A peer that has lost its log, or a part of it, must not help to elect one that lacks records; but if all vote,
+    # none has more.
     if votes >= quorum(r) or votes + empty == r.size:
         become_leader(r, now)
 
@@ -265,7 +267,7 @@ cdef void raft_vote_request(Raft *r, const char *data, size_t n, const Slice *su
         return
     newer = request.term > r.term
     behind = request.last_term < r.pterm or (request.last_term == r.pterm and request.last_index < r.pindex)
-    grants = not behind and not r.doubted and (newer or (request.term == r.term and r.vote in (0, request.candidate)))
+    grants = not behind and (newer or (request.term == r.term and r.vote in (0, request.candidate)))
     if newer:
         if r.state != RAFT_FOLLOWER:
             become_follower(r, 0, now)
@@ -291,7 +293,7 @@ cdef void send_vote(Raft *r, const Slice *subject, bint granted) noexcept nogil:
     cdef char[VOTE_RESPONSE_SIZE] data
     cdef VoteResponse response
     response.term, response.peer, response.granted = r.term, r.id, granted
-    response.empty = r.pindex == 0 and not r.initializing
+    response.empty = r.doubted != 0 or (r.pindex == 0 and not r.initializing)
     put_vote_response(data, &response)
     r.env.send(r.owner, SEND_ANSWER, subject, data, VOTE_RESPONSE_SIZE)
 
@@ -536,6 +538,7 @@ cdef void try_commit(Raft *r) noexcept nogil:
     if best > r.commit:
         commit_to(r, best)
         r.tells = True
+        regain_trust(r)
 
 
 cdef inline uint64_t has_up_to(const Raft *r, const RaftPeer *peer) noexcept nogil:
@@ -550,7 +553,7 @@ cdef void raft_stored(Raft *r, uint64_t index) noexcept nogil:
         try_commit(r)
     else:
         send_answers(r)
-        regain_trust(r)
+    regain_trust(r)
 
 
 cdef void raft_applied(Raft *r, uint64_t index) noexcept nogil:

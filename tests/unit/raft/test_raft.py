@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from gnats.raft.raft_probe import RaftProbe
 from support.raftsim import MS, SECOND, Member, Sim, Unsafe, simulate
 
 SEEDS = int(os.environ.get("RAFT_SEEDS", "40"))
@@ -24,15 +27,27 @@ def test_groups_are_safe_and_recover(size: int) -> None:
 def test_groups_whose_members_change() -> None:
     changed = 0
     for seed in range(FIRST, FIRST + SEEDS):
-        sim = Sim(seed, size=5, begins=3)
-        end = 12 * SECOND
-        sim.clients(end)
-        sim.faults(end)
-        sim.changes(end)
-        sim.run(end)
-        sim.finish()
-        changed += sim.changed
+        changed += simulate(seed, size=5, begins=3, seconds=12, changes=True).changed
     assert changed > SEEDS
+
+
+@pytest.mark.parametrize(
+    "options", [{"size": 2}, {"size": 3}, {"size": 5}, {"size": 5, "begins": 3, "changes": True}]
+)
+def test_groups_whose_members_lose_records_to_damage(options: dict[str, Any]) -> None:
+    """Nothing that is committed is lost, and the members are trusted again."""
+    damaged = 0
+    for seed in range(FIRST, FIRST + SEEDS):
+        damaged += simulate(seed, seconds=12, damage=True, **options).damaged
+    assert damaged > SEEDS // 2
+
+
+@pytest.mark.parametrize("damage", [False, True], ids=["", "damage"])
+def test_groups_with_files(tmp_path: Path, damage: bool) -> None:
+    memory = Path("/dev/shm")
+    for seed in range(FIRST, FIRST + (SEEDS + 9) // 10):
+        with TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as directory:
+            simulate(seed, seconds=6, damage=damage, directory=Path(directory))
 
 
 def seen(what: str, seeds: int = 60) -> bool:
@@ -71,6 +86,23 @@ def test_a_disk_that_lies_is_found(monkeypatch: pytest.MonkeyPatch, lies_about: 
     for seed in range(1, 400):
         try:
             simulate(seed, seconds=10)
+        except Unsafe:
+            return
+    raise AssertionError("400 seeds found nothing")
+
+
+class Forgetful(Member):
+    """A member that does not know that it has lost records."""
+
+    def distrust(self, raft: RaftProbe) -> None:
+        self.disk.lost = 0
+
+
+def test_a_member_that_votes_its_damage_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("support.raftsim.Member", Forgetful)
+    for seed in range(1, 400):
+        try:
+            simulate(seed, seconds=12, damage=True)
         except Unsafe:
             return
     raise AssertionError("400 seeds found nothing")
