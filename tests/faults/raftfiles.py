@@ -151,6 +151,9 @@ class Use:
         except (OSError, MemoryError):
             self.open = None
             return
+        except FilesError as error:
+            self.problems.append(f"it does not open again: {error}")
+            return
         self.look(self.open, "when it is opened again", KILL)
         # An open directory has the log as it is now, whatever a failure before that has left.
         now = self.open.now
@@ -164,6 +167,7 @@ class Use:
             self.kept[POWER] = dict(self.log)
             self.versions[POWER] = [self.log]
         self.votes = [(now["term"], now["vote"])]
+        self.term = now["term"]
         self.snapshots = [each for each in self.snapshots if self.base == (each[1] if each else 0)]
         self.replaces.clear()
         self.halted = False
@@ -191,7 +195,7 @@ class Use:
 
     def store(self) -> None:
         for _ in range(0 if self.halted else self.rng.choice((1, 1, 4, 9))):
-            if self.rng.random() < 0.05 and not self.vote():
+            if (self.term == 0 or self.rng.random() < 0.05) and not self.vote():
                 return
             index = self.last + 1
             data = messages.write_append_entry(

@@ -187,7 +187,8 @@ cdef class RaftProbe:
             "term": self.r.term, "vote": name_of(self.r.vote), "leader": name_of(self.r.leader), "pterm": self.r.pterm,
             "pindex": self.r.pindex, "durable": self.r.durable, "commit": self.r.commit, "applied": self.r.applied,
             "snapshot": self.r.snapshot_index, "size": self.r.size, "announced": bool(self.r.announced),
-            "catching_up": bool(self.r.catching_up), "doubted": self.r.doubted, "change": self.r.change.index,
+            "catching_up": bool(self.r.catching_up), "doubted": self.r.doubted,
+            "doubted_term": self.r.doubted_term, "change": self.r.change.index,
             "peers": [name_of(self.r.peers[i].id) for i in range(self.r.npeers)],
         }
 

@@ -17,6 +17,8 @@ ME, OTHER, THIRD = b"AAAAAAAA", b"BBBBBBBB", b"CCCCCCCC"
 PEERS = [ME, OTHER, THIRD]
 STATE = messages.write_peer_state(3, PEERS)
 NORMAL = 0
+RECORD = 84
+"""Bytes of the first records in a block."""
 
 
 class World:
@@ -200,6 +202,61 @@ def test_damage_is_not_absence(home: Home, damage: Callable[[Home], None], index
     assert not home.reopen()["doubted"]
 
 
+def test_a_member_that_was_alone_knows_its_peers_from_their_file(home: Home) -> None:
+    """The records that have added them may be the ones that are lost: alone, it would elect itself."""
+    home.probe.save_vote(1, b"")
+    home.store(1, 300)
+    home.probe.save_snapshot((1, 100, messages.write_peer_state(1, [ME]), b"alone"), False)
+    home.files.close()
+    damage_a_block(home)
+    home.open()
+    assert home.raft.now()["doubted"] == 300
+    assert home.raft.now()["peers"] == PEERS
+
+
+@pytest.mark.parametrize("content", [b"", b"short", bytes(24), bytes(23) + b"x"])
+def test_a_damaged_note_of_damage_is_no_absence(home: Home, content: bytes) -> None:
+    home.probe.save_vote(3, b"")
+    home.store(1, 10)
+    (home.path / "distrust.idx").write_bytes(content)
+    for _ in range(2):
+        assert home.reopen()["doubted"] == 2**64 - 1
+
+
+def test_a_member_remembers_the_term_of_its_damage(home: Home) -> None:
+    """It is trusted once a record of a later term is committed, however often it was opened in between."""
+    home.probe.save_vote(4, b"")
+    home.store(1, 300)
+    home.files.close()
+    damage_a_block(home)
+    home.open()
+    assert home.probe.save_vote(9, b"") == 0
+    now = home.reopen()
+    assert (now["doubted"], now["doubted_term"]) == (300, 4)
+
+
+def test_a_truncation_keeps_the_records_behind_damage(home: Home) -> None:
+    """The damage is in records that the snapshot has."""
+    home.probe.save_vote(1, b"")
+    home.store(1, 40)
+    home.probe.save_snapshot((1, 10, STATE, b"state at 10"), False)
+    home.files.close()
+    (home.path / "msgs" / "index.db").unlink()
+    flip(home.path / "msgs" / "1.blk", 3 * RECORD + 1)  # of its length
+    home.open()
+    assert (home.raft.now()["pindex"], home.raft.now()["doubted"]) == (40, 0)
+    assert home.probe.truncate(30) == 0
+    home.open()  # as after kill -9
+    assert (home.raft.now()["pindex"], home.raft.now()["doubted"]) == (30, 0)
+
+
+def test_a_snapshot_with_a_number_too_large(home: Home) -> None:
+    home.probe.save_vote(1, b"")
+    home.store(1, 10)
+    (home.path / "snapshots" / "snap.1.18446744073709551616").write_bytes(b"")
+    assert home.reopen()["pindex"] == 10
+
+
 def test_a_damaged_snapshot_whose_records_are_still_there(home: Home) -> None:
     home.probe.save_vote(1, b"")
     home.store(1, 50, commit=50)
@@ -211,7 +268,9 @@ def test_a_damaged_snapshot_whose_records_are_still_there(home: Home) -> None:
     assert (now["pindex"], now["snapshot"], now["doubted"]) == (50, 0, 0)
 
 
-@pytest.mark.parametrize(("name", "content"), [("tav.idx", b"short"), ("tav.idx", None), ("peers.idx", b"x")])
+@pytest.mark.parametrize(
+    ("name", "content"), [("tav.idx", b"short"), ("tav.idx", b""), ("tav.idx", None), ("peers.idx", b"x")]
+)
 def test_a_group_does_not_begin_without_its_vote_or_peers(
     home: Home, name: str, content: bytes | None
 ) -> None:
