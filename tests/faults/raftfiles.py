@@ -13,6 +13,7 @@ and none of that is taken for damage. A call that fails says so, and `failure` s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -456,6 +457,11 @@ class Turn:
 
     def end(self) -> None:
         self.crash("at the end")
+        self.busy = True
+        for opened in (*self.use.killed, self.use.open):
+            if opened is not None:
+                with contextlib.suppress(OSError):
+                    opened.files.close()
         self.disk.close()
         shutil.rmtree(self.root)
 

@@ -169,17 +169,22 @@ cdef class RaftFiles:
     cdef int sync_log(self) noexcept nogil:
         return self.log.sync()
 
-    cdef int load(self, uint64_t index, Slice *data) noexcept nogil:
+    cdef int find(self, uint64_t index, Slice *data) noexcept nogil:
+        """Read a record. Return a StoreError."""
         cdef StoreMsg msg
         cdef int code
         pthread_mutex_lock(&self.log.lock)
         code = self.log.load(index, &msg)
         pthread_mutex_unlock(&self.log.lock)
         if code != STORE_OK:
-            return self.failed(b"msgs", EIO)
+            return code
         data.p = <char *> msg.hdr + msg.hdr_n
         data.n = msg.msg_n
-        return 0
+        # No record has a subject or headers; their lengths are not in the checksum.
+        return STORE_DAMAGED if msg.subject_n or msg.hdr_n else STORE_OK
+
+    cdef int load(self, uint64_t index, Slice *data) noexcept nogil:
+        return 0 if self.find(index, data) == STORE_OK else self.failed(b"msgs", EIO)
 
     cdef int truncate(self, uint64_t index) noexcept nogil:
         cdef uint64_t purged
@@ -392,7 +397,7 @@ cdef class RaftFiles:
 
     cdef bint replay(self, Raft *r) noexcept nogil:
         """Replay the records behind the snapshot, and cut off those that do not continue it. False: it failed."""
-        cdef StoreMsg msg
+        cdef Slice data
         cdef int code = STORE_OK
         cdef uint64_t last, known = self.lost
         cdef bint continues = True
@@ -400,12 +405,10 @@ cdef class RaftFiles:
             return False
         last = self.log.last_seq
         while r.pindex < last and continues:
-            pthread_mutex_lock(&self.log.lock)
-            code = self.log.load(r.pindex + 1, &msg)
-            pthread_mutex_unlock(&self.log.lock)
+            code = self.find(r.pindex + 1, &data)
             if code != STORE_OK:
                 break
-            continues = raft_replay(r, r.pindex + 1, msg.hdr + msg.hdr_n, msg.msg_n)
+            continues = raft_replay(r, r.pindex + 1, data.p, data.n)
             if r.failure:
                 return False
         if code in (STORE_NOT_FOUND, STORE_DELETED) or (code == STORE_DAMAGED and not self.cannot_open(r.pindex + 1)):

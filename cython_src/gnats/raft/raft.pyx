@@ -172,9 +172,8 @@ cdef bint raft_replay(Raft *r, uint64_t index, const char *data, size_t n) noexc
 
 
 cdef void raft_distrust(Raft *r, uint64_t index, uint64_t term) noexcept nogil:
-    if r.size > 1:   # else nobody has more
-        r.doubted = index
-        r.doubted_term = term
+    r.doubted = index
+    r.doubted_term = term
 
 
 cdef void raft_begin(Raft *r, bint recovering, int64_t now) noexcept nogil:

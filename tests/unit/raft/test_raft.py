@@ -108,6 +108,23 @@ def test_a_member_that_votes_its_damage_is_found(monkeypatch: pytest.MonkeyPatch
     raise AssertionError("400 seeds found nothing")
 
 
+def test_a_damaged_member_without_others_goes_on() -> None:
+    sim = quiet(1)
+    (alone,) = sim.members
+    for _ in range(20):
+        sim.propose()
+        sim.run(sim.now + 10 * MS)
+    alone.crash(damaged=True)
+    sim.committed.clear()  # nobody else has it
+    sim.hashes.clear()
+    alone.start()
+    assert alone.raft
+    assert alone.raft.now()["doubted"]
+    sim.run(sim.now + 2 * SECOND)
+    assert alone.leads
+    assert not alone.disk.lost
+
+
 def quiet(size: int = 3, **options: Any) -> Sim:
     """Make a group without faults, and let it elect a leader."""
     sim = Sim(7, size, **options)
