@@ -44,6 +44,7 @@ from gnats.jetstream.consumer.consumerstate cimport (
     select_starting_seq,
     stream_num_pending,
     wait_of,
+    wake,
 )
 from gnats.jetstream.consumer.consumertimers cimport update_delivery_interest
 from gnats.jetstream.consumer.flowcontrol cimport flow_init, flow_start
@@ -60,7 +61,6 @@ from gnats.jetstream.consumer.removals cimport on_count_off, on_need_ack, on_pur
 from gnats.jetstream.consumer.requests cimport WaitingRequest, waitq_free
 from gnats.jetstream.consumer.send_queue cimport outq_ended, outq_status
 from gnats.jetstream.consumer.skiplist cimport skip_free
-from gnats.jetstream.engine.barrier cimport js_poller_of, run_later
 from gnats.jetstream.engine.consumerbase cimport ConsumerType
 from gnats.jetstream.state.streamcore cimport INTEREST_POLICY, LIMITS_POLICY, StreamCore, remove_unneeded
 from gnats.store.format.codec cimport (
@@ -621,7 +621,7 @@ cdef int subscribe_native(
 
 cdef void wake_now(ConsumerState o):
     """Call run() now, in an empty batch of the control loop's poller."""
-    run_later(js_poller_of(o.engine.control), o)
+    wake(o, o.engine.control)
     o.engine.run_batch()
 
 

@@ -20,7 +20,8 @@ cdef void free_batches(SyncBatch *batch) noexcept nogil
 # -- in a poller's own thread, at the end of a batch --
 
 # Queue a SyncBatch with the streams that were flushed in this batch. publish_later() and run_when_visible() mark their
-# stream dirty, so every answer in `synced` and every consumer in `held` waits for one of these streams.
+# stream dirty, so every answer in `synced` and every consumer in `held` waits for one of these streams. Without
+# memory for a SyncBatch this thread syncs the streams itself, and nothing waits.
 cdef void give_to_sync(JsPoller *jp) noexcept nogil
 # Take what the sync thread has given back.
 cdef void take_synced(JsPoller *jp) noexcept nogil

@@ -4,6 +4,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from gnats.core.net.pollstate cimport poller_bit
+from gnats.core.runtime.turn cimport TURN, turn_begin
 from gnats.includes.atomics cimport add64_seq, and64, bump64, exchange8, store8_release
 from gnats.includes.linux cimport eventfd_write
 from gnats.includes.pthread cimport (
@@ -21,9 +22,8 @@ from gnats.includes.pthread cimport (
     pthread_setname_np,
 )
 from gnats.jetstream.engine.barrier cimport JsPoller, Outbox, PtrList, StreamBase, run_later, stream_failed
-from gnats.jetstream.engine.consumerbase cimport ConsumerBase
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase, consumer_kick
 from gnats.jetstream.engine.outbox cimport send_out
-from gnats.jetstream.engine.shortage cimport report_shortage
 
 
 cdef void commit_init(GroupCommit *g) noexcept nogil:
@@ -131,11 +131,7 @@ cdef void give_to_sync(JsPoller *jp) noexcept nogil:
     for i in range(jp.held.n):
         and64(&(<ConsumerBase> jp.held.p[i]).held, ~poller_bit(jp.ps))
     if batch == NULL:
-        jp.synced.n = 0   # out of memory: drop the answers rather than send one that may not be true
-        report_shortage(jp.ps)
-        for i in range(jp.held.n):
-            add64_seq(&(<ConsumerBase> jp.held.p[i]).refs, <uint64_t> -1)
-        jp.held.n = 0
+        sync_here(jp)
         return
     batch.jp = jp
     batch.out = jp.synced
@@ -156,6 +152,34 @@ cdef void give_to_sync(JsPoller *jp) noexcept nogil:
     append_batch(&jp.commit.queue, &jp.commit.queue_last, batch)
     pthread_cond_signal(&jp.commit.wake)
     pthread_mutex_unlock(&jp.commit.lock)
+
+
+cdef void sync_here(JsPoller *jp) noexcept nogil:
+    """Sync the streams in this thread, for want of memory for a SyncBatch, then send the answers and run the consumers:
+    nothing else would wake these."""
+    cdef Outbox out = jp.synced   # sending may add others
+    cdef PtrList held = jp.held
+    cdef size_t i
+    memset(&jp.synced, 0, sizeof(Outbox))
+    memset(&jp.held, 0, sizeof(PtrList))
+    for i in range(jp.dirty.n):
+        if (<StreamBase> jp.dirty.p[i]).barrier.syncs:
+            exchange8(&(<StreamBase> jp.dirty.p[i]).barrier.unsynced, 0)
+            (<StreamBase> jp.dirty.p[i]).sync()
+    while not send_out(jp, &out, False):
+        turn_begin(&jp.ps.turn, NULL, TURN)   # leave none: only until now do places in `dirty` keep their streams alive
+    run_held(jp, &held)
+    free(out.p)
+    free(held.p)
+
+
+cdef void run_held(JsPoller *jp, PtrList *held) noexcept nogil:
+    """Have consumers run at the end of the batch, whose messages are synced."""
+    cdef size_t i
+    for i in range(held.n):
+        if not run_later(jp, <ConsumerBase> held.p[i]):
+            consumer_kick(<ConsumerBase> held.p[i])
+        add64_seq(&(<ConsumerBase> held.p[i]).refs, <uint64_t> -1)
 
 
 cdef void take_synced(JsPoller *jp) noexcept nogil:
@@ -180,9 +204,7 @@ cdef void pass_synced(JsPoller *jp) noexcept nogil:
             return
         jp.passing = batch.next
         jp.passing_n -= batch.out.cap
-        for i in range(batch.held.n):
-            run_later(jp, <ConsumerBase> batch.held.p[i])
-            add64_seq(&(<ConsumerBase> batch.held.p[i]).refs, <uint64_t> -1)
+        run_held(jp, &batch.held)
         for i in range(batch.nstreams):
             (<StreamBase> batch.streams[i]).synced(jp)
             add64_seq(&(<StreamBase> batch.streams[i]).refs, <uint64_t> -1)
