@@ -62,3 +62,24 @@ def test_a_consumer_gets_what_was_synced_without_memory(kind: Kind, tmp_path: Pa
             quiet = 0 if where else quiet + 1
         assert any(way.startswith("jetstream/engine/groupcommit") for way in ways), ways
         assert caller.request("S.a").json["seq"] > len(ways)
+
+
+def test_a_request_expires_although_the_timer_could_not_be_set(kind: Kind, tmp_path: Path) -> None:
+    failing = build(tmp_path, ("core/batch",), depth=3)
+    with running(kind, tmp_path, failing, jetstream(tmp_path)) as server, Caller(server) as caller:
+        create(caller, "S", storage="memory")
+        config = {"durable_name": "C", "ack_policy": "explicit"}
+        made = caller.request(
+            "$JS.API.CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": config}
+        ).json
+        assert "error" not in made, made
+        ways: list[str] = []
+        quiet = 0
+        while quiet < QUIET:
+            failing.fail_next(Call.TIMERFD_SETTIME)
+            answer = caller.request("$JS.API.CONSUMER.MSG.NEXT.S.C", {"batch": 1, "expires": 50_000_000})
+            assert answer.status.startswith("408"), (answer, ways)
+            where = failing.stop()
+            ways += [where] if where else []
+            quiet = 0 if where else quiet + 1
+        assert ways

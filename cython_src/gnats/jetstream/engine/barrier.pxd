@@ -80,6 +80,7 @@ cdef struct GroupCommit:
 cdef struct JsPoller:
     GroupCommit *commit
     PollState *ps
+    void *timers         # borrowed Engine, whose timerfd the control loop's poller sets when that has failed; else NULL
     PtrList dirty        # StreamBases to flush at the end of this batch
     PtrList run          # consumers (ConsumerBase) to run at the end of this batch
     PtrList ready        # consumers (ConsumerBase) to run in the next round: they have more to deliver than a slice

@@ -22,7 +22,17 @@ from gnats.core.runtime.timers cimport (
 )
 from gnats.core.runtime.turn cimport TURN, turn_begin, turn_spend
 from gnats.includes.arrays cimport array_grow
-from gnats.includes.atomics cimport add64_seq, and64, bump64, exchange8, load64, load64_seq, load8, unlikely
+from gnats.includes.atomics cimport (
+    add64_seq,
+    and64,
+    bump64,
+    exchange8,
+    load64,
+    load64_seq,
+    load8,
+    store8_release,
+    unlikely,
+)
 from gnats.includes.linux cimport (
     CLOCK_MONOTONIC,
     TFD_CLOEXEC,
@@ -30,6 +40,7 @@ from gnats.includes.linux cimport (
     close,
     errno,
     eventfd_read,
+    eventfd_write,
     stopwatch_ns,
     timerfd_create,
 )
@@ -95,6 +106,7 @@ cdef class Engine:
             poller.ps.js_poller = jp
             poller.ps.js_hook = js_hook
         self.control = &(<PollerBase> pollers[0]).ps
+        self.js_pollers[self.control.index].timers = <void *> self
 
     def __dealloc__(self):
         cdef uint32_t i
@@ -260,8 +272,19 @@ cdef uint64_t refs_of(object what):
 
 
 cdef void set_timerfd(Engine e) noexcept nogil:
-    """Set the timerfd to the first deadline; timer_lock is held."""
-    timerfd_arm(e.tmfd, timers_next(&e.timers), &e.armed)
+    """Set the timerfd to the first deadline; timer_lock is held. When that fails, the control loop's poller tries again
+    at the end of its next batch, which is at once."""
+    if timerfd_arm(e.tmfd, timers_next(&e.timers), &e.armed) < 0:
+        store8_release(&e.control.js_signalled, 1)
+        eventfd_write(e.control.evfd, 1)
+
+
+cdef void set_again(Engine e) noexcept nogil:
+    """Set the timerfd if that has failed."""
+    pthread_mutex_lock(&e.timer_lock)
+    if e.armed == 0 and timers_next(&e.timers):
+        set_timerfd(e)
+    pthread_mutex_unlock(&e.timer_lock)
 
 
 # -- the pollers -----------------------------------------------------------------------------------------------------
@@ -277,6 +300,8 @@ cdef void js_hook(PollState *ps) noexcept nogil:
     cdef int _
     if exchange8(&ps.js_signalled, 0):
         take_synced(jp)
+        if jp.timers != NULL:
+            set_again(<Engine> jp.timers)
     if ps.began:
         # As long as the input has taken: answers must not pile up when many connections publish.
         turn = max(turn, stopwatch_ns() - ps.began)
