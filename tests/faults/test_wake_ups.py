@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from support.caller import Caller
 from support.failing_server import Call, Failing, build
 from support.faults import create
 from support.servers import Kind, Server
+from support.wire import Closed
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -83,3 +84,44 @@ def test_a_request_expires_although_the_timer_could_not_be_set(kind: Kind, tmp_p
             ways += [where] if where else []
             quiet = 0 if where else quiet + 1
         assert ways
+
+
+def test_a_service_is_watched_although_an_event_could_not_be_made(kind: Kind, tmp_path: Path) -> None:
+    """The next request has the control plane watch the responses of both."""
+    failing = build(
+        tmp_path, all_but("core/runtime/inbox", "core/routing/serviceimports", "core/routing/route"), depth=3
+    )
+    config = """
+    accounts {
+      A {
+        users: [{user: a, password: pw}]
+        exports: [{service: "do", threshold: "50ms", latency: {sampling: 100, subject: "lat"}}]
+      }
+      B {users: [{user: b, password: pw}], imports: [{service: {account: A, subject: "do"}}]}
+    }
+    """
+    with ExitStack() as stack:
+        server = stack.enter_context(running(kind, tmp_path, failing, config))
+        service = stack.enter_context(Caller(server, "a"))
+        service.subscribe("do")
+        service.subscribe("lat")
+
+        def ask(number: int) -> str:
+            """Send a request, one of whose calls fails; return which."""
+            requester = stack.enter_context(Caller(server, "b", inbox=f"_INBOX.b{number}"))
+            failing.fail_next(Call.MEMORY)
+            with suppress(Closed):  # the server could not make the request's header
+                requester.publish("do", reply=f"_INBOX.b{number}.1")
+                requester.fence()
+            return failing.stop()
+
+        number = 0
+        while not (where := ask(number)).startswith("core/runtime/inbox"):
+            assert where, "the event did not fail"
+            number += 1
+        while ask(number):
+            number += 1
+        lost = 0
+        while lost < 2:  # or the connection times out
+            message = service.next()
+            lost += message.subject == "lat" and message.json["status"] == 504

@@ -281,10 +281,14 @@ cdef bint should_sample(ServiceExport *se, const Message *m, bint *by_header) no
     return by_header[0]
 
 
-cdef void expect(const Message *m, const ServiceExport *se) noexcept nogil:
-    """Have the control plane expire the responses that the service still waits for."""
-    (<Subscriber> m.origin).inbox.post_data(
-        EV_RESPONSES, NULL, &(<Subscriber> m.origin).source, <int64_t> se.id, 0, NULL, 0)
+cdef void expect(const Message *m, ServiceExport *se) noexcept nogil:
+    """Have the control plane expire the responses that the service still waits for. Without memory, the next request
+    tries again."""
+    if not (<Subscriber> m.origin).inbox.post_data(
+            EV_RESPONSES, NULL, &(<Subscriber> m.origin).source, <int64_t> se.id, 0, NULL, 0):
+        pthread_mutex_lock(&(<Account> se.account).lock)
+        se.armed = 0
+        pthread_mutex_unlock(&(<Account> se.account).lock)
 
 
 cdef char *request_header(
