@@ -1,6 +1,7 @@
 """Answer a route's CONNECT and INFO (processRouteConnect, processRouteInfo): refuse it, or register it."""
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.auth.connect import trace_connect
@@ -93,7 +94,8 @@ class Handshake:
             return
         good = self._login.check(route)
         if good is None:
-            self._spawn(self._check_hash(route, arg))
+            checking = self._spawn(self._check_hash(route, arg))
+            self._login.watch(route, checking, partial(self._refuse, route))
         else:
             self._authenticated(route, arg, good)
 

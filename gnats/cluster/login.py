@@ -8,6 +8,8 @@ from gnats.cluster.certificates import Wanted, check_certificate
 from gnats.cluster.link_connection import LinkConnection
 
 if TYPE_CHECKING:
+    from asyncio import Task
+
     from gnats.log.logger import Logger
 
 
@@ -35,6 +37,16 @@ class Login:
         good, why = check_certificate(link.peer_certificate(), wanted)
         self._log.debug(f"{link} - {why}")
         return good
+
+    def watch(self, link: LinkConnection[Any], checking: "Task[None]", refuse: Callable[[], None]) -> None:
+        """Refuse the peer when the task that checks its hash raises an unexpected error."""
+
+        def ended(checking: "Task[None]") -> None:
+            if not checking.cancelled() and (exc := checking.exception()):
+                self._log.error(f"{link} - Authentication failed: {exc!r:.500}")
+                refuse()
+
+        checking.add_done_callback(ended)
 
     async def check_hash(self, link: LinkConnection[Any]) -> bool:
         """Compare a peer's password with a hash, that of the options at the end."""

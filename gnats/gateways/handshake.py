@@ -6,6 +6,7 @@ CONNECT and INFO, and goes on at once: nothing answers that.
 
 import base64
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.auth.connect import trace_connect
@@ -93,7 +94,8 @@ class Handshake:
             return
         good = self._login.check(gateway)
         if good is None:
-            self._spawn(self._check_hash(gateway, arg))
+            checking = self._spawn(self._check_hash(gateway, arg))
+            self._login.watch(gateway, checking, partial(self._refuse, gateway))
         else:
             self._authenticated(gateway, arg, good)
 

@@ -187,6 +187,18 @@ async def test_a_bcrypt_password_is_checked_in_a_thread() -> None:
     await server.tasks[1]
 
 
+async def test_a_check_that_fails_refuses_the_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_thread(*_: object) -> bool:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("gnats.cluster.login.check_password_async", no_thread)
+    server = Server(username="u", password="$2a$04$AykRcg9LkYrDFVnwQtHwUO5wkH0chBZs4dSnmkL2EkZPkLoCwyIPe")
+    route = server.connect(server.accepted(), user="u", **{"pass": "p"})
+    await asyncio.wait(server.tasks)
+    assert [reason for reason, _ in closed(route)] == [ClosedState.AUTHENTICATION_VIOLATION]
+    assert 'Authentication failed: RuntimeError("can\'t start new thread")' in server.log.of(route)
+
+
 def test_a_name_taken_over_closes_the_others() -> None:
     server = Server(name="A", generated=True)
     server.connect(server.accepted(), cluster="B", cluster_dynamic=True)
