@@ -90,17 +90,17 @@ Entry = tuple[int, int, str, int, list[bytes]]
 LONG = 32 << 10
 """From this number of bytes of notes on, a thread makes the trace."""
 _MOST_WAITING = 8 << 20
-"""Bytes of notes that may wait for one session."""
-_MOST_SESSIONS = 16
-"""Sessions that may have notes waiting."""
+"""Bytes of notes that may wait for one account on one connection."""
+_MOST_CAUSERS = 16
+"""Accounts on connections that may have notes waiting."""
 
 
 class Traces:
     """Publishes the traces of messages in their accounts.
 
-    A thread makes those with very long headers, or of very many deliveries. Connections take turns; the
-    traces of one come in order. `find` returns a connection by its id. `spawn` starts a task that is
-    cancelled when the server stops. Used in the loop's thread.
+    A thread makes those with very long headers, or of very many deliveries. Connections take turns, and so do
+    accounts behind one; the traces of one come in order. `find` returns a connection by its id. `spawn`
+    starts a task that is cancelled when the server stops. Used in the loop's thread.
     """
 
     def __init__(
@@ -116,18 +116,21 @@ class Traces:
         self._events = events
         self._spawn = spawn
         self._log = log
-        self._waiting: dict[int, deque[bytes]] = {}
+        self._waiting: dict[tuple[int, str], deque[bytes]] = {}
 
     def publish(self, cid: int, data: bytes) -> None:
         """Publish the trace of a connection's message; `data` are the poller's notes (EV_MSG_TRACE)."""
-        waiting = self._waiting.get(cid)
-        if waiting is None and len(data) < LONG:
-            if events := self._events():
-                trace = _Trace(self._find, data, events.server_info())
-                self._publish(events, trace, *trace.encode())
+        events = self._events()
+        if events is None:
             return
-        if waiting is None and len(self._waiting) < _MOST_SESSIONS:
-            waiting = self._waiting[cid] = deque()
+        trace = _Trace(self._find, data, events.server_info())
+        causer = cid, trace.account
+        waiting = self._waiting.get(causer)
+        if waiting is None and len(data) < LONG:
+            self._publish(events, trace, *trace.encode())
+            return
+        if waiting is None and len(self._waiting) < _MOST_CAUSERS:
+            waiting = self._waiting[causer] = deque()
             if len(self._waiting) == 1:
                 self._spawn(self._work())
         if waiting is None or sum(map(len, waiting)) + len(data) > _MOST_WAITING:
@@ -143,12 +146,12 @@ class Traces:
     async def _work(self) -> None:
         try:
             while self._waiting:
-                cid, waiting = next(iter(self._waiting.items()))
+                causer, waiting = next(iter(self._waiting.items()))
                 await self._publish_long(waiting[0])
                 waiting.popleft()
-                del self._waiting[cid]
+                del self._waiting[causer]
                 if waiting:
-                    self._waiting[cid] = waiting  # at the end: the other connections come first
+                    self._waiting[causer] = waiting  # at the end: the others come first
         finally:
             self._waiting.clear()
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from gnats.runtime.steps import Steps
 
 MOST_WAITING = 1024
-"""Pieces of work that may wait. Beyond it, the connection with the most of them loses its latest."""
+"""Pieces of work that may wait. Beyond it, the account on a connection with the most loses its latest."""
 
 
 class LongWork:
-    """Does long work in slices of TURN seconds. Connections take turns, one slice each.
+    """Does long work in slices of TURN seconds. Connections, and accounts behind one, take turns.
 
-    The pieces of work of one connection are done in order.
+    The pieces of work of one account on one connection are done in order.
     Work for a closed connection is dropped: `connections` contains the ids of the open ones. `spawn` starts a
     task that is cancelled when the server stops. Used in the loop's thread.
     """
@@ -33,18 +33,19 @@ class LongWork:
         self._connections = connections
         self._spawn = spawn
         self._log = log
-        self._waiting: dict[int, deque[Steps[None]]] = {}
+        self._waiting: dict[tuple[int, bytes], deque[Steps[None]]] = {}
         self._count = 0
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, cid: int, work: "Steps[None]") -> None:
-        """Begin work for the connection with the id `cid`, with one slice at once if none of its work waits.
+    def begin(self, cid: int, account: bytes, work: "Steps[None]") -> None:
+        """Begin work for an account's client, with one slice at once if none of its work waits.
 
-        Later slices do the rest.
+        `cid` is the id of its connection, which may be that of a link. Later slices do the rest.
         """
-        if cid not in self._waiting and _is_done(work, time.monotonic() + TURN):
+        causer = cid, account
+        if causer not in self._waiting and _is_done(work, time.monotonic() + TURN):
             return
-        self._waiting.setdefault(cid, deque()).append(work)
+        self._waiting.setdefault(causer, deque()).append(work)
         self._count += 1
         if self._count > MOST_WAITING:
             crowded = max(self._waiting, key=lambda each: len(self._waiting[each]))
@@ -70,15 +71,15 @@ class LongWork:
             self._start()
 
     async def _work(self) -> None:
-        """Give each connection one slice, in rounds of the loop, until no work is left."""
+        """Give each causer one slice, in rounds of the loop, until no work is left."""
         while self._waiting:
             await asyncio.sleep(0)
-            cid = next(iter(self._waiting))
-            works = self._waiting.pop(cid)
-            self._waiting[cid] = works  # at the end: the other connections come first
-            if cid not in self._connections:
+            causer = next(iter(self._waiting))
+            works = self._waiting.pop(causer)
+            self._waiting[causer] = works  # at the end: the others come first
+            if causer[0] not in self._connections:
                 self._count -= len(works)
-                del self._waiting[cid]
+                del self._waiting[causer]
                 continue
             until = time.monotonic() + TURN
             done = True
@@ -88,14 +89,14 @@ class LongWork:
                     done = _is_done(work, until)
                 finally:  # work that raises has ended
                     if done:
-                        self._removed(cid)
+                        self._removed(causer)
                     else:
                         works.appendleft(work)
 
-    def _removed(self, cid: int) -> None:
+    def _removed(self, causer: tuple[int, bytes]) -> None:
         self._count -= 1
-        if not self._waiting[cid]:
-            del self._waiting[cid]
+        if not self._waiting[causer]:
+            del self._waiting[causer]
 
 
 def _is_done(work: "Steps[None]", until: float) -> bool:

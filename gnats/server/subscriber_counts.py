@@ -110,7 +110,7 @@ class SubscriberCounts:
         def count() -> "Steps[None]":
             counted((yield from count_subscriptions(self._pages, account, subject, queue)))
 
-        self._long_work.begin(cid, count())
+        self._long_work.begin(cid, account.name.encode(), count())
 
     async def _add_others(
         self, reply: bytes, number: int, others: int, account: str, subject: str, queue: bytes | None

@@ -131,7 +131,8 @@ class Services:
 
         def begin(request: Message) -> None:
             if request.reply:
-                self._long_work.begin(request.producer, self._answer(request, f"{what}EventOptions", answer))
+                work = self._answer(request, f"{what}EventOptions", answer)
+                self._long_work.begin(request.producer, request.account, work)
 
         self._on(subject, begin)
 

@@ -186,14 +186,14 @@ cdef void process_traced_msg(Subscriber c, Message *m) noexcept nogil:
     check_and_route(c, m, account_mappings(<Account> m.account))
     free(changed)
     if m.trace != NULL:
-        send_msg_trace(c, m.trace)
+        send_msg_trace(c, m)
 
 
 cdef void trace_too_large(Subscriber c, Message *m) noexcept nogil:
     cdef bint disable = False
     if may_be_traced(c, m) and init_msg_trace(c, m, &disable) == TRACE_ON:
         trace_refused(m.trace, REFUSED_SIZE, &m.subject)
-        send_msg_trace(c, m.trace)
+        send_msg_trace(c, m)
 
 
 cdef void send_no_responders(Subscriber c, const Message *m) noexcept nogil:

@@ -14,6 +14,7 @@ from gnats.core.messages.responses cimport Expected, Queue, ReplyMap, ServiceExp
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.notifications cimport Notification, Notifications
+from gnats.core.subjects.subject cimport hash_bytes
 from gnats.core.subjects.sublist cimport InterestSink, Sublist, Subscription
 from gnats.core.subjects.transform cimport Transform
 from gnats.includes.atomics cimport bump64, load64, load64_acquire, load_ptr_acquire, unlikely
@@ -160,6 +161,11 @@ cdef class Account:
 cdef inline Mappings *account_mappings(Account a) noexcept nogil:
     """Return the mappings, good until the end of the batch; NULL: none."""
     return <Mappings *> load_ptr_acquire(<void **> &a.mappings)
+
+
+cdef inline uint32_t account_charge(Account a) noexcept nogil:
+    """Return a hash of the name, for Inbox.post_caused."""
+    return hash_bytes(a.info_name.p, a.info_name.n) | 1
 
 
 cdef inline bint account_imports_streams(Account a) noexcept nogil:

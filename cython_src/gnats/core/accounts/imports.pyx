@@ -8,6 +8,7 @@ from gnats.core.accounts.account cimport (
     Account,
     ImportSub,
     StreamImport,
+    account_charge,
     import_source,
     import_sub,
     import_to,
@@ -268,7 +269,7 @@ cdef void report_measured(
         memcpy(p, header, n)
     if reply.n:
         memcpy(p + n, reply.p, reply.n)
-    c.inbox.post_caused(ev, &c.source)
+    c.inbox.post_caused(ev, &c.source, account_charge(<Account> se.account))
 
 
 cdef inline void end_shadow(Subscriber c, Subscription *shadow) noexcept nogil:

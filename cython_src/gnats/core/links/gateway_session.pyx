@@ -59,6 +59,7 @@ from gnats.core.protocol.words cimport is_word
 from gnats.core.publishing cimport begin_message
 from gnats.core.routing.gateway_return cimport take_answer
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
+from gnats.core.runtime.inbox cimport inbox_divide
 from gnats.core.runtime.kinds cimport GATEWAY
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
@@ -107,6 +108,7 @@ cdef class GatewaySession(LinkSession):
         **_session,
     ):
         self.session = &GATEWAY_SESSION
+        inbox_divide(&self.source)
         input_init(&self.input, kind, &VERBS, <void *> self)
         self.input.parser.max_control_line = max_control_line
         self.input.parser.max_payload = max_payload

@@ -600,7 +600,7 @@ cdef class LeafSession(LinkSession):
         self.route_msg(m)
         free(changed)
         if m.trace != NULL:
-            send_msg_trace(self, m.trace)
+            send_msg_trace(self, m)
 
 
 cdef Mapped *mapped_of(tuple texts) except? NULL:

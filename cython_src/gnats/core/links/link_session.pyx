@@ -314,7 +314,7 @@ cdef class LinkSession(TextSession):
             self.out_of_memory(READ_ERROR)
         free(changed)
         if m.trace != NULL:
-            send_msg_trace(self, m.trace)
+            send_msg_trace(self, m)
 
     cdef int process_connect(self, char *arg, size_t n) noexcept nogil:
         self.connect_has_come()

@@ -51,6 +51,7 @@ from gnats.core.protocol.words cimport is_word
 from gnats.core.publishing cimport begin_message
 from gnats.core.routing.gateway_return cimport take_answer
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
+from gnats.core.runtime.inbox cimport inbox_divide
 from gnats.core.runtime.kinds cimport ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
@@ -91,6 +92,7 @@ cdef class RouteSession(LinkSession):
         **_session,
     ):
         self.session = &ROUTE_SESSION
+        inbox_divide(&self.source)
         input_init(&self.input, kind, &VERBS, <void *> self)
         self.input.parser.max_control_line = max_control_line
         self.input.parser.max_payload = -1

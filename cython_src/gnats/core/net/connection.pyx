@@ -145,7 +145,7 @@ cdef class Connection(ConnectionBase):
         cdef Transport *layer
         # Python drops a started connection only after its EV_CLOSED: no list of the poller names it any more.
         if self.ps != NULL:
-            if self.source.head != NULL:
+            if self.source.head != NULL or self.source.shares != NULL:
                 self.inbox.forget(&self.source)
             if self.fd >= 0:
                 close(self.fd)

@@ -77,7 +77,7 @@ cdef class ConnectionBase:
             memcpy(ev.data + na + 1, b, nb)
         else:
             ev.len = na
-        self.inbox.post_caused(ev, &causer.source)
+        self.inbox.post_caused(ev, &causer.source, 0)
 
     cdef void trace_msg(self, int code, const char *msg, size_t n, size_t hdr) noexcept nogil:
         """Trace a message of n bytes, CR LF included; the first `hdr` are its header."""
@@ -98,7 +98,7 @@ cdef class ConnectionBase:
         ev.a = code
         ev.b = most and n > most
         memcpy(ev.data, msg, ev.len)
-        self.inbox.post_caused(ev, &causer.source)
+        self.inbox.post_caused(ev, &causer.source, 0)
 
     cdef void set_trace_level(self) noexcept nogil:
         self.trace = load8(&self.server._trace)

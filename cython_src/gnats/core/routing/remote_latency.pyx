@@ -1,6 +1,7 @@
 """Requests of other servers whose answers are measured; see remote_latency.pxd."""
 from libc.stdint cimport int64_t, uint64_t
 
+from gnats.core.accounts.account cimport Account, account_charge
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.message cimport Message
 from gnats.core.runtime.clock cimport monotonic_ns
@@ -22,7 +23,7 @@ cdef void note_request(Subscriber client, const Message *m, const Slice *reply) 
     p = put(<char *> ev.data, reply.p, reply.n)
     p[0] = c' '
     put(p + 1, m.subject.p, m.subject.n)
-    client.inbox.post_caused(ev, &(<Subscriber> m.origin).source)
+    client.inbox.post_caused(ev, &(<Subscriber> m.origin).source, account_charge(<Account> m.account))
 
 
 cdef void note_answer(Subscriber c, const Slice *subject) noexcept nogil:
@@ -33,4 +34,4 @@ cdef void note_answer(Subscriber c, const Slice *subject) noexcept nogil:
     ev.a = <int64_t> c.cid
     ev.b = monotonic_ns()
     put(<char *> ev.data, subject.p, subject.n)
-    c.inbox.post_caused(ev, &c.source)
+    c.inbox.post_caused(ev, &c.source, 0)

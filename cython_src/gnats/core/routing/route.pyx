@@ -22,6 +22,7 @@ from gnats.core.messages.reserved cimport is_mapped_reply, plain_reply
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.net.log_records cimport LOG_AUTO_UNSUBSCRIBE
 from gnats.core.net.pollstate cimport hand_over_first, poller_random
+from gnats.core.routing.charges cimport charged_account
 from gnats.core.routing.delivery cimport (
     EGRESS_AUTO_UNSUBSCRIBED,
     EGRESS_CLIENT_CLOSED,
@@ -528,4 +529,4 @@ cdef bint post_msg(const Message *m, Subscriber dest, const Subscription *s) noe
         p = put(p, requester.p, requester.n)
     p = put(p, account.p, account.n)
     put(p, sub_sid(s), s.sid_len)
-    return dest.inbox.post_caused(ev, &(<Connection> m.origin).source)
+    return dest.inbox.post_caused(ev, &(<Connection> m.origin).source, charged_account(m))

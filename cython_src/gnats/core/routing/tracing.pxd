@@ -7,7 +7,6 @@ from libc.stddef cimport size_t
 
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.message cimport Message
-from gnats.core.messages.msgtrace cimport MsgTrace
 from gnats.core.runtime.slice cimport Slice
 
 
@@ -22,8 +21,8 @@ cdef bint may_be_traced(Subscriber publisher, const Message *m) noexcept nogil
 # Begin a trace of a message, if it is to have one. disable[0]: mark the message, so that no later server traces it. A
 # leaf node's session checks itself whether the peer may publish to m.trace_dest.
 cdef TraceOutcome init_msg_trace(Subscriber publisher, Message *m, bint *disable) noexcept nogil
-# Post the notes, unless memory ran out for one, and free the trace.
-cdef void send_msg_trace(Subscriber publisher, MsgTrace *t) noexcept nogil
+# Post the notes of m.trace, unless memory ran out for one, and free it.
+cdef void send_msg_trace(Subscriber publisher, const Message *m) noexcept nogil
 
 # Set Nats-Trace-Dest in a message's header to `value`; NULL: to the value that disables tracing. Return the message's
 # new header and payload, to be freed; NULL without memory. `sizes`: see message_set_data.

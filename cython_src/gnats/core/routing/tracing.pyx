@@ -2,7 +2,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stddef cimport size_t
 from libc.stdlib cimport malloc
-from libc.string cimport memchr, memset, strlen
+from libc.string cimport memchr, memcpy, memset, strlen
 
 from gnats.core.accounts.account cimport Account, TraceDest, account_trace_dest
 from gnats.core.accounts.denials cimport refuse_publish
@@ -14,7 +14,8 @@ from gnats.core.messages.msgtrace cimport MsgTrace, TraceHead, trace_free, trace
 from gnats.core.messages.reserved cimport is_gateway_reply, is_raft_subject
 from gnats.core.net.log_records cimport LOG_PUBLISH_VIOLATION, LOG_TRACE_BAD_DESTINATION, LOG_TRACE_ORIGIN
 from gnats.core.net.pollstate cimport hand_over_first, poller_random
-from gnats.core.runtime.inbox cimport EV_MSG_TRACE
+from gnats.core.routing.charges cimport charged_account
+from gnats.core.runtime.inbox cimport EV_MSG_TRACE, Event
 from gnats.core.runtime.const cimport MAX_CONTROL_LINE_SIZE
 from gnats.core.runtime.kinds cimport CLIENT, GATEWAY, LEAF, ROUTER
 from gnats.core.runtime.slice cimport Slice
@@ -116,12 +117,16 @@ cdef TraceOutcome init_msg_trace(Subscriber publisher, Message *m, bint *disable
     return TRACE_ON
 
 
-cdef void send_msg_trace(Subscriber publisher, MsgTrace *t) noexcept nogil:
+cdef void send_msg_trace(Subscriber publisher, const Message *m) noexcept nogil:
+    cdef MsgTrace *t = m.trace
+    cdef Event *ev = NULL
     if not t.failed:
+        ev = publisher.inbox.new_event(EV_MSG_TRACE, <void *> publisher, &publisher.source, t.n)
+    if ev != NULL:
         (<TraceHead *> t.data).hops = t.hops
+        memcpy(ev.data, t.data, t.n)
         hand_over_first(publisher.ps)
-        publisher.inbox.post_data(
-            EV_MSG_TRACE, <void *> publisher, &publisher.source, 0, 0, t.data, t.n)
+        publisher.inbox.post_caused(ev, &publisher.source, charged_account(m))
     trace_free(t)
 
 

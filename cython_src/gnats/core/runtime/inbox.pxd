@@ -10,6 +10,11 @@ INBOX_EVENTS or INBOX_BYTES, every payer is parked until nothing of it waits, an
 The server's own clients cannot be parked: over INTERNAL_EVENTS or INTERNAL_BYTES, their events that may be dropped are
 dropped and counted. Each bound can be exceeded by the events that one turn causes.
 
+A route or a gateway carries many accounts, and to park it would stall them all. So what an account's clients cause over
+it is charged to that account's *share* of the link, which has a queue of its own and is dropped from, like the server's
+own clients. All shares of a link together have LINK_EVENTS and LINK_BYTES; a share may take as much as is left, so one
+account gets half of it, two a third each, and another one always finds room.
+
 Lock: one mutex over the queues, their order and the charges; a leaf in docs/locks.md.
 
 A client lives as long as an event names it or is charged to it. The inbox keeps a client from its first request until
@@ -47,12 +52,16 @@ cpdef enum:
     SOURCE_BYTES = 1024 * 1024
     INBOX_EVENTS = 64 * 1024
     INBOX_BYTES = 64 * 1024 * 1024
+    SHARES = 64                # accounts that have a share of one link at a time; further ones have one together
+    LINK_EVENTS = 2 * SOURCE_EVENTS
+    LINK_BYTES = 2 * SOURCE_BYTES
     INTERNAL_EVENTS = 16 * 1024
     INTERNAL_BYTES = 16 * 1024 * 1024
     SHORT_READ = 4096          # bytes of one read while the inbox is full
 
 
 cdef struct Source
+cdef struct Shares
 
 
 # The parts of an EV_MSG, in this order. REQUESTER_PART and ACCOUNT_PART name the requester as the data plane knows it,
@@ -97,10 +106,20 @@ cdef struct Source:
     uint32_t n               # events that it pays for
     uint32_t named           # events that name its owner or are charged to it, and charges of owe()
     uint8_t parked
+    Shares *shares           # of a link: its accounts'; of a share: those that it belongs to; set once
     # Its poller's (jetstream.engine.longwork): pieces of work that it has asked for, and the source whose turn is next.
     void *work
     void *work_last
     Source *work_next
+
+
+# What accounts have caused over one link. Under Inbox.lock.
+cdef struct Shares:
+    Source *link
+    uint32_t n               # events that all of them pay for
+    uint64_t bytes           # of these
+    uint32_t keys[SHARES]    # hashes of accounts; a share that pays for nothing is free for another account
+    Source all[SHARES + 1]   # the last one is that of accounts which find no other
 
 
 # Sources that have events, in the order in which they are served.
@@ -128,7 +147,8 @@ cdef class Inbox:
     # Put an event into the queue of the connection that it is about.
     cdef void post(self, Event *ev) noexcept nogil
     # Put an event into the queue of the connection whose input this thread handles, else of `causer`. False: dropped.
-    cdef bint post_caused(self, Event *ev, Source *causer) noexcept nogil
+    # `account`: a hash of the account whose share of that connection it goes to, if it is a link; 0: to none.
+    cdef bint post_caused(self, Event *ev, Source *causer, uint32_t account) noexcept nogil
     # Make and post an event with a copy of `data`; False when out of memory.
     cdef bint post_data(self, uint32_t kind, void *client, Source *about, int64_t a, int64_t b, const char *data,
                         size_t len) noexcept nogil
@@ -141,10 +161,12 @@ cdef class Inbox:
     # payer; NULL, and nothing is charged, when it cannot be parked and is over its bound. settle() undoes the charge.
     cdef Source *owe(self, Source *causer, uint32_t events, size_t size) noexcept nogil
     cdef void settle(self, Source *payer, uint32_t events, size_t size) noexcept nogil
-    # Drop the events of a source whose owner is being deallocated.
+    # Drop the events of a source whose owner is being deallocated, and its shares.
     cdef void forget(self, Source *source) noexcept nogil
 
 
+# Have the accounts behind a link pay for themselves. Without memory for that, the link pays for all.
+cdef void inbox_divide(Source *link) noexcept nogil
 # Set the connection whose input the calling thread handles from now on; NULL: none.
 cdef void inbox_reading(Source *source) noexcept nogil
 

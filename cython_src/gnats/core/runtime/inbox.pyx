@@ -2,7 +2,7 @@
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from gnats.core.runtime.quiesce cimport qs_advance, qs_passed
@@ -30,6 +30,17 @@ cdef enum:
 
 cdef void inbox_reading(Source *source) noexcept nogil:
     set_reading(source)
+
+
+cdef void inbox_divide(Source *link) noexcept nogil:
+    cdef Shares *shares = <Shares *> calloc(1, sizeof(Shares))
+    cdef size_t i
+    if shares == NULL:
+        return
+    shares.link = link
+    for i in range(SHARES + 1):
+        shares.all[i].shares = shares
+    link.shares = shares
 
 
 cdef inline bint is_control(const Event *ev) noexcept nogil:
@@ -83,13 +94,13 @@ cdef class Inbox:
     cdef void post(self, Event *ev) noexcept nogil:
         cdef Source *reading = <Source *> get_reading()
         ev.payer = reading if reading != NULL and not is_control(ev) else ev.about
-        enqueue(self, ev, ev.about)
+        enqueue(self, ev, ev.about, 0)
 
-    cdef bint post_caused(self, Event *ev, Source *causer) noexcept nogil:
+    cdef bint post_caused(self, Event *ev, Source *causer, uint32_t account) noexcept nogil:
         cdef Source *reading = <Source *> get_reading()
         ev.payer = reading if reading != NULL else causer
         ev.may_drop = 1
-        return enqueue(self, ev, ev.payer)
+        return enqueue(self, ev, NULL, account)
 
     cdef bint post_data(
         self, uint32_t kind, void *client, Source *about, int64_t a, int64_t b, const char *data, size_t len
@@ -152,30 +163,22 @@ cdef class Inbox:
         pthread_mutex_unlock(&self.lock)
 
     cdef void forget(self, Source *source) noexcept nogil:
-        cdef SourceQueue *sources
-        cdef Source **at
-        cdef Source *last
-        cdef Event *ev
+        cdef Shares *shares = source.shares
+        cdef size_t i
         pthread_mutex_lock(&self.lock)
-        if source.head != NULL:
-            sources = &self.waiting[is_control(source.head)]
-            at = &sources.head
-            last = NULL
-            while at[0] != source:
-                last = at[0]
-                at = &last.next
-            at[0] = source.next
-            if sources.tail == source:
-                sources.tail = last
-            ev = source.head
-            while ev != NULL:   # only count: the clients that these events name may be gone
-                store64(&self.queued, self.queued - 1)
-                store64(&self.bytes, self.bytes - ev.size)
-                ev = ev.next
+        leave(self, source)
+        if shares != NULL:
+            for i in range(SHARES + 1):
+                leave(self, &shares.all[i])
         if source.parked:
             store64(&self.parked, load64(&self.parked) - 1)
         pthread_mutex_unlock(&self.lock)
         free_events(source)
+        if shares != NULL:
+            for i in range(SHARES + 1):
+                free_events(&shares.all[i])
+        source.shares = NULL
+        free(shares)
 
     # -- for the control loop ----------------------------------------------------------------------------------------
 
@@ -188,7 +191,7 @@ cdef class Inbox:
 
     @property
     def dropped(self) -> int:
-        """Events dropped since the start: the server's own clients had too many waiting."""
+        """Events dropped since the start: too many of one of the server's own clients, or of an account, waited."""
         return load64(&self.dropped)
 
     @property
@@ -299,12 +302,76 @@ cdef inline void join(SourceQueue *sources, Source *source) noexcept nogil:
     sources.tail = source
 
 
-cdef bint enqueue(Inbox inbox, Event *ev, Source *queue) noexcept nogil:
-    """Put an event into a queue and charge it. False: it was dropped."""
-    cdef Source *payer = ev.payer
+cdef void leave(Inbox inbox, Source *source) noexcept nogil:
+    """Take a source with all its events out of the sources that wait. The lock is held."""
+    cdef SourceQueue *sources
+    cdef Source **at
+    cdef Source *last = NULL
+    cdef Event *ev = source.head
+    if ev == NULL:
+        return
+    sources = &inbox.waiting[is_control(ev)]
+    at = &sources.head
+    while at[0] != source:
+        last = at[0]
+        at = &last.next
+    at[0] = source.next
+    if sources.tail == source:
+        sources.tail = last
+    while ev != NULL:   # only count: the clients that these events name may be gone
+        store64(&inbox.queued, inbox.queued - 1)
+        store64(&inbox.bytes, inbox.bytes - ev.size)
+        ev = ev.next
+
+
+cdef inline Shares *shares_with(const Source *payer) noexcept nogil:
+    """Return the shares of a link if a payer is one of them, else NULL."""
+    return payer.shares if payer.shares != NULL and payer.shares.link != payer else NULL
+
+
+cdef bint over_share(const Source *payer) noexcept nogil:
+    """Return whether a payer that cannot be parked pays for as much as it may. The lock is held."""
+    cdef Shares *shares = shares_with(payer)
+    if shares == NULL:
+        return payer.n >= INTERNAL_EVENTS or payer.bytes >= INTERNAL_BYTES
+    # One event in any case, however large.
+    return payer.n and (payer.n + shares.n >= LINK_EVENTS or payer.bytes + shares.bytes >= LINK_BYTES)
+
+
+cdef Source *share_of(Shares *shares, uint32_t account) noexcept nogil:
+    """Return an account's share of a link. The lock is held."""
+    cdef size_t i
+    for i in range(SHARES):
+        if shares.keys[i] == account:
+            return &shares.all[i]
+    for i in range(SHARES):
+        if shares.all[i].n == 0:
+            shares.keys[i] = account
+            return &shares.all[i]
+    return &shares.all[SHARES]
+
+
+cdef inline void charge(Source *payer, int64_t events, int64_t size) noexcept nogil:
+    """Charge events to a payer, or undo that. The lock is held."""
+    cdef Shares *shares = shares_with(payer)
+    store32(&payer.n, <uint32_t> (payer.n + events))
+    store64(&payer.bytes, <uint64_t> (<int64_t> payer.bytes + size))
+    store32(&payer.named, <uint32_t> (payer.named + events))
+    if shares != NULL:
+        shares.n = <uint32_t> (shares.n + events)
+        shares.bytes = <uint64_t> (<int64_t> shares.bytes + size)
+        store32(&shares.link.named, <uint32_t> (shares.link.named + events))
+
+
+cdef bint enqueue(Inbox inbox, Event *ev, Source *queue, uint32_t account) noexcept nogil:
+    """Put an event into a queue, NULL: its payer's, and charge it. False: it was dropped."""
     cdef bint first
     pthread_mutex_lock(&inbox.lock)
-    if ev.may_drop and payer.resume == NULL and (payer.n >= INTERNAL_EVENTS or payer.bytes >= INTERNAL_BYTES):
+    if account and ev.payer.shares != NULL:
+        ev.payer = share_of(ev.payer.shares, account)
+    if queue == NULL:
+        queue = ev.payer
+    if ev.may_drop and ev.payer.resume == NULL and over_share(ev.payer):
         store64(&inbox.dropped, load64(&inbox.dropped) + 1)
         pthread_mutex_unlock(&inbox.lock)
         discard(ev)
@@ -316,9 +383,7 @@ cdef bint enqueue(Inbox inbox, Event *ev, Source *queue) noexcept nogil:
     else:
         queue.tail.next = ev
     queue.tail = ev
-    store32(&payer.n, payer.n + 1)
-    store64(&payer.bytes, payer.bytes + ev.size)
-    store32(&payer.named, payer.named + 1)
+    charge(ev.payer, 1, <int64_t> ev.size)
     store32(&ev.about.named, ev.about.named + 1)
     store64(&inbox.queued, inbox.queued + 1)
     store64(&inbox.bytes, inbox.bytes + ev.size)
@@ -330,10 +395,7 @@ cdef bint enqueue(Inbox inbox, Event *ev, Source *queue) noexcept nogil:
 
 cdef inline void uncharge(Inbox inbox, Event *ev) noexcept nogil:
     """Undo the charge of an event. The lock is held."""
-    cdef Source *payer = ev.payer
-    store32(&payer.n, payer.n - 1)
-    store64(&payer.bytes, payer.bytes - ev.size)
-    store32(&payer.named, payer.named - 1)
+    charge(ev.payer, -1, -<int64_t> ev.size)
     store32(&ev.about.named, ev.about.named - 1)
     store64(&inbox.queued, inbox.queued - 1)
     store64(&inbox.bytes, inbox.bytes - ev.size)
