@@ -237,6 +237,7 @@ class Handshake:
         leaf.peer_domain = connect.domain
         leaf.peer_denials = tuple(connect.deny_pub)
         leaf.proto = connect.protocol
+        leaf.passes = connect.group_passing
         self._leafnodes.accepted(leaf)
 
     def _answer(self, leaf: Leaf) -> bytes:
@@ -342,6 +343,7 @@ class Handshake:
         leaf.peer_domain = info.domain
         leaf.peer_cluster = info.cluster
         leaf.proto = info.proto
+        leaf.passes = info.group_passing
         self._leafnodes.informed(leaf, info)
         connect = self._connect(leaf)
         if not connect:
@@ -427,6 +429,7 @@ class Handshake:
             "compress_mode": leaf.compression,
             "remote_account": leaf.account.name,
             "protocol": ROUTE_PROTO,
+            "group_passing": True,
         }
         log.debug(f"{leaf} - Remote leafnode connect msg sent")
         return connect_line(values | proof)

@@ -50,6 +50,7 @@ class OwnInfo(ToldAddress):
             "api_lvl": JS_API_LEVEL,
             "info_on_connect": True,
             "leafnode_urls": tuple(self.urls),
+            "group_passing": True,
         }
         return info_line(values | changes)
 
@@ -94,6 +95,8 @@ class PeerInfo:
     info_on_connect: bool = False
     connect_urls: list[str] = field(default_factory=list)
     leafnode_urls: list[str] | None = None
+    group_passing: bool = False
+    """Whether it knows messages that are passed on to queue groups alone."""
     gateway: str = ""
     imports: SubjectPermission | None = None
     exports: SubjectPermission | None = None
@@ -163,6 +166,7 @@ _LEAF_CONNECT: Struct = {
     "gateway": "string",
     "remote_account": "string",
     "protocol": "int",
+    "group_passing": "bool",
 }
 
 
@@ -183,6 +187,7 @@ class PeerConnect:
     gateway: str = ""
     remote_account: str = ""
     protocol: int = 0
+    group_passing: bool = False
 
     @classmethod
     def read(cls, arg: bytes) -> "PeerConnect":
@@ -208,12 +213,16 @@ _ORDER = (
         "compress_mode",
         "remote_account",
         "protocol",
+        "group_passing",
     ),
 )
 
 
 def connect_line(values: dict[str, object]) -> bytes:
-    """Return the CONNECT with these values, in nats-server's order, without empty ones (sendLeafConnect)."""
+    """Return the CONNECT with these values, in nats-server's order, without empty ones (sendLeafConnect).
+
+    The last one is gnats's own.
+    """
     return b"CONNECT " + marshal({name: values[name] for name in _ORDER if values.get(name)}) + b"\r\n"
 
 

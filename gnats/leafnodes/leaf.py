@@ -53,6 +53,7 @@ class Leaf(Session):
         "mark",
         "negotiated",
         "no_reconnect",
+        "passes",
         "peer_cluster",
         "peer_denials",
         "peer_domain",
@@ -99,6 +100,8 @@ class Leaf(Session):
         """The peer's account."""
         self.headers = False
         self.proto = 0
+        self.passes = False
+        """It knows messages that are passed on to queue groups alone."""
         self.imports: SubjectPermission | None = None
         self.exports: SubjectPermission | None = None
         """What a hub allows a spoke to receive and to send: here a user's permissions, or those of INFO."""

@@ -602,6 +602,7 @@ class LeafNodes(Connections[Leaf]):
             isolated=leaf.isolated,
             headers=leaf.headers,
             traces=leaf.proto >= TRACES_PROTO,
+            passes=leaf.passes,
             loop_subject=self.table.loop_subject(leaf.account),
             mapped=leaf.mapped,
             permissions=permissions,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 from support.clusters import Cluster
 from support.launch import Launch, launcher
-from support.servers import REFERENCE, Kind, Server, reserve_port, until
+from support.servers import REFERENCE, Kind, Server, reserve_port, selected, until
+from support.wire import publish_op
 
 from .conftest import require_all
 from .members import ACCOUNTS, Client, few_pairs, named, rows
@@ -18,6 +20,8 @@ from .test_leafnodes import leafs
 
 pytestmark = pytest.mark.timeout(120)
 HUB = "hub: true"
+PASSED = 50_000
+"""Messages to a group whose member comes and goes."""
 THREE = pytest.mark.parametrize("kinds", rows(3, 6), ids=named)
 
 
@@ -98,6 +102,45 @@ def test_a_cluster_of_spokes(tmp_path: Path, kinds: tuple[Kind, ...]) -> None:
         spokes = clustered(launch, kinds[1:], "S", lambda _: leaf_block(0, [port]))
         until(lambda: len(leafs(hub)) == 2)
         all_hear_once([hub, *spokes.servers])
+
+
+def test_what_is_passed_on_to_a_group_comes_once_to_other_subscribers(tmp_path: Path) -> None:
+    """A group's member comes and goes at one server of a cluster; another is behind another's leaf node.
+
+    What was meant for the former goes on to the latter.
+    """
+    own = [kind for kind in selected() if not kind.is_reference]
+    if not own:
+        pytest.skip("nats-server's plain subscribers get it twice")
+    kinds = [own[number % len(own)] for number in range(4)]
+    payloads = [b"%d" % number for number in range(PASSED)]
+    with launcher(REFERENCE, tmp_path) as launch, ExitStack() as stack:
+        port = reserve_port(launch)
+        hubs = clustered(launch, kinds[:3], "H", lambda number: leaf_block(port if number == 2 else 0))
+        spoke = alone(launch, kinds[3], "spoke", leaf_block(0, [port]))
+        until(lambda: len(leafs(hubs[2])) == len(leafs(spoke)) == 1)
+        publisher, gone, plain, near, member = (
+            stack.enter_context(Client(server)) for server in (hubs[1], hubs[0], spoke, hubs[2], spoke)
+        )
+        plain.subscribe("foo")
+        near.subscribe("foo")
+        member.subscribe("foo", "g")
+        for client in (gone, plain, near, member):
+            client.reachable_from(publisher)
+
+        def publish() -> None:
+            for at in range(0, PASSED, 100):
+                publisher.send(b"".join(publish_op("foo", payload) for payload in payloads[at : at + 100]))
+                publisher.fence()
+
+        publishing = threading.Thread(target=publish)
+        publishing.start()
+        while publishing.is_alive():
+            sid = gone.subscribe("foo", "g")
+            gone.send(f"UNSUB {sid}\r\n".encode())
+        publishing.join()
+        assert plain.payloads(publisher) == near.payloads(publisher) == payloads
+        assert sorted(gone.payloads(publisher) + member.payloads(publisher)) == sorted(payloads)
 
 
 @THREE

@@ -11,10 +11,13 @@ INFO_MISSING = {
 
 # Fields of INFO that only gnats has.
 INFO_EXTRA = {
-    "group_passing": "whether the server knows messages that routes pass on to queue groups alone",
+    "group_passing": "whether the server knows messages that are passed on to queue groups alone",
     "interest_digests": "whether the server compares digests of interest, over routes and gateways",
     "gnats": "the version of gnats; `version` names the nats-server whose behaviour it has",
 }
+
+# Fields of a leaf node's CONNECT that only gnats has.
+CONNECT_EXTRA = {"group_passing": INFO_EXTRA["group_passing"]}
 
 # Keys of monitoring pages that only the reference has, only gnats has, and keys whose values differ.
 MONITOR_MISSING = {

@@ -61,6 +61,7 @@ class LeafSession(LinkSession):
         dialled: bool = False,
         headers: bool,
         traces: bool,
+        passes: bool = False,
         loop_subject: bytes,
         mapped: tuple[bytes, ...] = (),
         permissions: Permissions | None = None,
@@ -72,11 +73,11 @@ class LeafSession(LinkSession):
 
         `greeting` is sent first. The peer, of `cluster`, gets what happens in `account`. `spoke`: the peer is
         the hub. `dialled`: this server has dialled it. `isolated`: it is not told of other leaf nodes'
-        interest. `headers` and `traces` say what the peer knows. `loop_subject` and the subjects in `mapped`
-        are announced whoever subscribes; when the former comes back, LEAF_LOOP is reported. `permissions` say
-        what is announced (subscribe), and what the peer may subscribe to and is sent (publish); `receive`
-        what the peer may send (publish); a spoke may be sent what is announced. Call it once. Raises
-        MemoryError.
+        interest. `headers`, `traces` and `passes` (messages that are passed on to queue groups alone) say
+        what the peer knows. `loop_subject` and the subjects in `mapped` are announced whoever subscribes;
+        when the former comes back, LEAF_LOOP is reported. `permissions` say what is announced (subscribe),
+        and what the peer may subscribe to and is sent (publish); `receive` what the peer may send (publish);
+        a spoke may be sent what is announced. Call it once. Raises MemoryError.
         """
     def set_permissions(self, permissions: Permissions | None, receive: Permissions | None = None) -> None:
         """Replace join()'s permissions: tell the peer what it may hear of now. Raises MemoryError."""

@@ -39,7 +39,7 @@ cdef class LeafSession(LinkSession):
     cdef uint8_t info_first        # the peer may send INFO before its CONNECT
     # set by join(), under lock; the owner's from CTL_JOINED on
     cdef void *staged_account      # borrowed Account; `keep` has it
-    cdef uint8_t staged_form, staged_traces, staged_spoke, staged_isolated, staged_dialled
+    cdef uint8_t staged_form, staged_traces, staged_passes, staged_spoke, staged_isolated, staged_dialled
     cdef uint8_t own_hub           # the peer is the hub, and this server has dialled it: its replies are trusted
     cdef Slice staged_cluster, loop_subject
     cdef int64_t max_subs          # -1: any number

@@ -155,6 +155,7 @@ cdef class LeafSession(LinkSession):
         bint dialled=False,
         bint headers,
         bint traces,
+        bint passes=False,
         bytes loop_subject not None,
         tuple mapped not None=(),
         Permissions permissions=None,
@@ -165,11 +166,11 @@ cdef class LeafSession(LinkSession):
         """Begin to exchange interest and messages with the peer, which is registered: send `greeting`, go on parsing.
 
         The peer, of `cluster`, gets what happens in `account`. `spoke`: the peer is the hub. `dialled`: this server has
-        dialled it. `isolated`: it is not told of other leaf nodes' interest. `headers` and `traces` say what the peer
-        knows. `loop_subject` and the subjects in `mapped` are announced whoever subscribes; when the former comes back,
-        LEAF_LOOP is reported. `permissions` say what is announced (subscribe), and what the peer may subscribe to and
-        is sent (publish); `receive` what the peer may send (publish); without it a spoke may send what is announced.
-        Call it once. Raises MemoryError.
+        dialled it. `isolated`: it is not told of other leaf nodes' interest. `headers`, `traces` and `passes` (messages
+        that are passed on to queue groups alone) say what the peer knows. `loop_subject` and the subjects in `mapped`
+        are announced whoever subscribes; when the former comes back, LEAF_LOOP is reported. `permissions` say what is
+        announced (subscribe), and what the peer may subscribe to and is sent (publish); `receive` what the peer may
+        send (publish); without it a spoke may send what is announced. Call it once. Raises MemoryError.
         """
         cdef Mapped *names
         self.append_remote(greeting)
@@ -191,6 +192,7 @@ cdef class LeafSession(LinkSession):
         self.staged_isolated = isolated
         self.staged_form = FORM_RHMSG if headers else FORM_RMSG
         self.staged_traces = traces
+        self.staged_passes = passes
         self.staged_receive = NULL if receive is None else <void *> receive
         self.max_subs = max_subs
         self.staged_max_payload = max_payload
@@ -266,6 +268,7 @@ cdef class LeafSession(LinkSession):
         self.input.parser.headers = self.staged_form == FORM_RHMSG
         store8(&self.form, self.staged_form)
         self.traces = self.staged_traces
+        self.passes = self.staged_passes
         self.use_permissions(0)
         set_first_ping_timer(self, &self.pings)
         link_begin(&self.link)

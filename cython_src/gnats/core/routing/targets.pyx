@@ -274,7 +274,7 @@ cdef char *put_part(
 ) noexcept nogil:
     """Write "verb [origin] [account] subject [reply | + reply groups... | '|' groups...] [0]" and return its end.
 
-    What came over a route goes to another one for its groups alone.
+    What came over a route goes to another one for its groups alone, and what came for groups alone goes on so.
     """
     cdef bint replies = m.reply.p != NULL and m.reply.n != 0
     cdef bint on_behalf = False
@@ -295,7 +295,8 @@ cdef char *put_part(
     p = put(p, subject.p, subject.n)
     if target.groups:
         indicator = WITH_REPLY if replies else WITHOUT
-        if m.remote != NULL and (<Subscriber> m.origin).kind == ROUTER and (<Subscriber> target.link).passes:
+        if m.remote != NULL and (<Subscriber> target.link).passes and (
+                m.remote.passed or ((<Subscriber> m.origin).kind == ROUTER and target.sub.kind == ROUTER)):
             indicator = PASSED_WITH_REPLY if replies else PASSED
         p = put(put_text(p, b" "), &indicator, 1)
     if replies:
