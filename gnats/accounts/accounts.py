@@ -416,7 +416,7 @@ class Accounts(dict[str, Account]):
             for route in party.service_imports
         )
         if account.shares_details:
-            for session in account.clients.values():
+            for session in (*account.clients.values(), *account.leafs.values()):
                 session.share_details()
         streams = {route.key: route for route in party.stream_imports}
         if streams.keys() != account.stream_imports:

@@ -238,12 +238,18 @@ class Session(ReportedConnection):
         fields |= changes
         return {name: value for name, value in fields.items() if value}
 
+    @property
+    def server_name(self) -> str:
+        """The server of whoever sends over the connection, if that is another one."""
+        return ""
+
     def share_details(self) -> None:
         """Give the data plane the client's details, for services imported with `share`."""
-        info = self.client_info(acc="", name_tag=self.grant.name_tag)
+        info = self.client_info(acc="", name_tag=self.grant.name_tag, server=self.server_name)
         texts = {name: f'"{name}":'.encode() + marshal(value) for name, value in info.items()}
         head = b"".join(text + b"," for name, text in texts.items() if name in _HEAD)
         mid = b"".join(b"," + text for name, text in texts.items() if name in _MID)
+        server = b"," + texts.pop("server") if "server" in texts else b""
         tail = b"".join(b"," + text for name, text in texts.items() if name not in _HEAD + _MID)
         if self.client:
-            self.client.set_details(head, mid, tail)
+            self.client.set_details(head, mid, tail, server)

@@ -177,6 +177,11 @@ class Leaf(Session):
         return f"{self.peer_name}/{self.peer_cluster}" if self.peer_cluster else self.peer_name
 
     @property
+    def server_name(self) -> str:
+        """The peer, where requesters are."""
+        return self.peer_name
+
+    @property
     def trace_name(self) -> str:
         """The peer's server name, for traces of messages."""
         return self.peer_name

@@ -593,6 +593,8 @@ class LeafNodes(Connections[Leaf]):
         max_subs, max_payload = limits(leaf, self._options())
         leaf.has_joined = True
         leaf.mapped = announced_anyway(leaf, self._options())
+        if leaf.account.shares_details:
+            leaf.share_details()
         leaf.session.join(
             leaf.account,
             greeting=greeting,

@@ -146,7 +146,7 @@ class Server:
         )
         self._agreed = not self.opts.cluster.generated
         """A generated name of the cluster is in no details of clients until servers have agreed on one."""
-        self._described = b""
+        self._described = b"", b""
         self.describe()
         self.others: Servers | None = None
         """What is known of the other servers; None without links, or without a system account."""
@@ -745,10 +745,10 @@ class Server:
     def describe(self) -> None:
         """Have the data plane put the description, as it is now, into requests to services."""
         texts = (b',"%b":' % name.encode() + marshal(value) for name, value in self.description().items())
-        members = b"".join(texts)
+        members = next(texts), b"".join(texts)
         if members != self._described:
             with suppress(MemoryError):  # the next change brings this one, too
-                self.state.set_details(members)
+                self.state.set_details(*members)
                 self._described = members
 
     # -- reload ----------------------------------------------------------------------------------------------

@@ -14,12 +14,12 @@ class Subscriber(Connection):
         """
     def renew_imports(self) -> None:
         """Have the owner renew its shadow subscriptions: the account's stream imports have changed."""
-    def set_details(self, head: bytes, mid: bytes, tail: bytes) -> None:
+    def set_details(self, head: bytes, mid: bytes, tail: bytes, server: bytes = b"") -> None:
         """Set the details of this client that services get where an import shares them.
 
         Each argument holds members of a JSON object. `head`, with a comma at its end, goes before the
-        account; `mid` before the round trip time and `tail` after the server's name begin with a comma.
-        Raises MemoryError.
+        account; `mid` before the round trip time and `tail` after what is said of this server begin with a
+        comma; so does `server`, which names another server in its place. Raises MemoryError.
         """
     def snapshot(self) -> dict[str, int]:
         """Return counters for monitoring, each read by itself.

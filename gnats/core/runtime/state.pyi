@@ -13,7 +13,7 @@ class ServerState:
     """Bytes of a payload that a trace shows; 0: all."""
     no_fast_producer_stall: bool
     def __init__(self) -> None: ...
-    def set_details(self, members: bytes) -> None:
+    def set_details(self, server: bytes, others: bytes = b"") -> None:
         """Set what requests to services say of the server: members of a JSON object, each behind a comma.
 
         Raises MemoryError.

@@ -24,10 +24,11 @@ cdef enum:
     SUBSCRIBER_CTL = SESSION_CTL << 2
 
 
-# Details of a client for services, where an import shares them: members of a JSON object in three adjacent pieces. They
-# go before the account, before the round trip time and after the server's name.
+# Details of a client for services, where an import shares them: members of a JSON object in four adjacent pieces. They
+# go before the account, before the round trip time, in place of this server's name (of a leaf node: its own) and after
+# the rest of this server's members.
 cdef struct ClientDetails:
-    uint32_t head_n, mid_n, tail_n
+    uint32_t head_n, mid_n, server_n, tail_n
     char data[1]
 
 

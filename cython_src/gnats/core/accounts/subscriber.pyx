@@ -75,22 +75,25 @@ cdef class Subscriber(Connection):
         """Have the owner renew its shadow subscriptions: the account's stream imports have changed."""
         self.request(CTL_IMPORTS, 0)
 
-    def set_details(self, bytes head not None, bytes mid not None, bytes tail not None) -> None:
+    def set_details(
+        self, bytes head not None, bytes mid not None, bytes tail not None, bytes server not None=b""
+    ) -> None:
         """Set the details of this client that services get where an import shares them.
 
         Each argument holds members of a JSON object, separated by commas; all but `head` begin with a comma. `head`
-        goes before the account, `mid` before the round trip time, `tail` after the server's name. Raises MemoryError.
+        goes before the account, `mid` before the round trip time, `tail` after what is said of this server; `server`
+        names another one in its place. Raises MemoryError.
         """
-        cdef ClientDetails *d = <ClientDetails *> malloc(sizeof(ClientDetails) + len(head) + len(mid) + len(tail))
+        cdef bytes members = head + mid + server + tail
+        cdef ClientDetails *d = <ClientDetails *> malloc(sizeof(ClientDetails) + len(members))
         cdef void *old
         if d == NULL:
             raise MemoryError
         d.head_n = len(head)
         d.mid_n = len(mid)
+        d.server_n = len(server)
         d.tail_n = len(tail)
-        memcpy(d.data, PyBytes_AS_STRING(head), d.head_n)
-        memcpy(d.data + d.head_n, PyBytes_AS_STRING(mid), d.mid_n)
-        memcpy(d.data + d.head_n + d.mid_n, PyBytes_AS_STRING(tail), d.tail_n)
+        memcpy(d.data, PyBytes_AS_STRING(members), len(members))
         old = <void *> exchange64(<uint64_t *> &self.details, <uint64_t> d)
         if old != NULL:
             qs_retire(old)

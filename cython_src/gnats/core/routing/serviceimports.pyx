@@ -308,7 +308,7 @@ cdef char *request_header(
     if hop.details:
         d = <ClientDetails *> load_ptr_acquire(<void **> &requester.details)
         if d != NULL:
-            room += d.head_n + d.mid_n + d.tail_n
+            room += d.head_n + d.mid_n + d.server_n + d.tail_n
     if hop.server:
         server = <const ServerDetails *> load_ptr_acquire(<void **> &requester.server.details)
         if server != NULL:
@@ -329,10 +329,13 @@ cdef char *request_header(
         p = put(p, d.data + d.head_n, d.mid_n)
     if rtt:
         p += snprintf(p, 32, b',"rtt":%lld', <long long> rtt)
-    if server != NULL:
+    if server != NULL and d != NULL and d.server_n:   # a leaf node's requester is there
+        p = put(p, d.data + d.head_n + d.mid_n, d.server_n)
+        p = put(p, server.data + server.server_n, server.n - server.server_n)
+    elif server != NULL:
         p = put(p, server.data, server.n)
     if d != NULL:
-        p = put(p, d.data + d.head_n + d.mid_n, d.tail_n)
+        p = put(p, d.data + d.head_n + d.mid_n + d.server_n, d.tail_n)
     if hop.reply.n:
         p = put_text(p, b',"reply":')
         p += put_json_string(p, hop.reply.p, hop.reply.n)

@@ -9,6 +9,7 @@ cdef enum:
 # What requests to services say of the requester's server: members of a JSON object, each behind a comma.
 cdef struct ServerDetails:
     uint32_t n
+    uint32_t server_n      # bytes of the member that names the server, which comes first
     char data[1]
 
 

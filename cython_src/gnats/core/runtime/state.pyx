@@ -14,17 +14,19 @@ cdef class ServerState:
     def __dealloc__(self):
         free(self.details)
 
-    def set_details(self, bytes members not None) -> None:
+    def set_details(self, bytes server not None, bytes others not None=b"") -> None:
         """Set what requests to services say of the server: members of a JSON object, each behind a comma.
 
-        Raises MemoryError.
+        `server` names it, `others` are the rest. Raises MemoryError.
         """
+        cdef bytes members = server + others
         cdef size_t n = PyBytes_GET_SIZE(members)
         cdef ServerDetails *fresh = <ServerDetails *> malloc(sizeof(ServerDetails) + n)
         cdef void *old
         if fresh == NULL:
             raise MemoryError
         fresh.n = <uint32_t> n
+        fresh.server_n = <uint32_t> PyBytes_GET_SIZE(server)
         memcpy(fresh.data, PyBytes_AS_STRING(members), n)
         old = <void *> exchange64(<uint64_t *> &self.details, <uint64_t> fresh)
         if old != NULL:
