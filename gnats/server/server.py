@@ -596,7 +596,7 @@ class Server:
         reserved = self.events.statsz_update if self.cluster or self.gateways else None
         js = self.jetstream = JetStream(shared, self.name, self.accounts, self.spawn, reserved)
         if self.cluster and self.nodes and self.opts.jetstream.enabled:
-            js.join(self.nodes, len(self.opts.cluster.routes))
+            js.join(self.nodes, len(self.opts.cluster.routes), self.links, self.cluster.watchers)
 
         def serve_api() -> tuple[Api, Assigned | None]:
             api = Api(js, clients.new(system), self.clients, self.links)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Container, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,6 +14,7 @@ from gnats.errors import ServerError
 from gnats.go.json import Json
 from gnats.go.text import friendly_bytes
 from gnats.jetstream import errors
+from gnats.jetstream.control.cluster_usage import ClusterUsage
 from gnats.jetstream.control.jsaccount import JSAccount, difference
 from gnats.jetstream.control.lanes import Hold, Lanes, account_claim, creation_claims
 from gnats.jetstream.control.metagroup import MetaGroup
@@ -117,20 +118,31 @@ class JetStream:
         self.snapshots = asyncio.Semaphore(SNAPSHOTS_AT_ONCE)
         self._transfers: set[asyncio.Task[None]] = set()
         self._routes = 0
+        self._links: Container[int] = ()
+        self._links_changed: set[Callable[[], object]] = set()
+        self._cluster_usage: ClusterUsage | None = None
 
     @property
     def cluster(self) -> MetaGroup | None:
         """What decides in a cluster which servers have which streams and consumers; None without one."""
         return self.shared.meta
 
-    def join(self, nodes: Nodes, routes: int) -> None:
+    def join(
+        self,
+        nodes: Nodes,
+        routes: int,
+        links: Container[int],
+        links_changed: set[Callable[[], object]],
+    ) -> None:
         """Be a member of a JetStream cluster from start() on.
 
-        `routes` is the number of other servers that the configuration names.
+        `routes` is the number of other servers that the configuration names. `links` has the ids of the
+        connections to other servers; `links_changed` are called when these change.
         """
         self.shared.meta = MetaGroup(self.shared, nodes, nodes.peer, self._carry_out)
         self.shared.cluster_info = self.cluster_info
         self._routes = routes
+        self._links, self._links_changed = links, links_changed
         nodes.changed.append(self._begin_group)
 
     def _carry_out(self, changes: Iterable[Change]) -> None:
@@ -237,8 +249,24 @@ class JetStream:
             raise ServerError(f"cannot open JetStream's meta group: {exc}") from exc
         self._part.carry_out(meta.recovered())
         await self._part.wait()
+        self._share_usage(meta.nodes, account)
         if any(not node.offline for peer, node in meta.nodes.placement().items() if peer != meta.peer):
             meta.begin()
+
+    def _share_usage(self, nodes: Nodes, system: Account) -> None:
+        """Tell the other servers what accounts use here, and hear what they use there."""
+        shared = self.shared
+        self._cluster_usage = usage = ClusterUsage(
+            shared.clients.new(system),
+            self._links,
+            nodes.peer,
+            self.accounts.values,
+            lambda: (shared.usage.memory, shared.usage.storage, self.api_total, len(self.accounts)),
+            shared.elsewhere,
+            self.log,
+        )
+        nodes.changed.append(usage.publish_again)
+        self._links_changed.add(usage.publish_again)
 
     async def configure_accounts(self) -> None:
         """Apply the limits of all accounts again, and close JetStream of removed accounts. Logs errors."""
@@ -366,6 +394,10 @@ class JetStream:
             await asyncio.wait(self._transfers)
         if self.shared.meta:
             self.shared.meta.nodes.changed.remove(self._begin_group)
+            if usage := self._cluster_usage:
+                self.shared.meta.nodes.changed.remove(usage.publish_again)
+                self._links_changed.discard(usage.publish_again)
+                usage.close()
             await self.shared.meta.close()
         for jsa in self.accounts.values():
             await jsa.close()

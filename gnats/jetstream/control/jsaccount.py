@@ -12,6 +12,7 @@ from gnats.go.json import Json
 from gnats.go.text import friendly_bytes
 from gnats.go.times import unix_ns
 from gnats.jetstream import errors
+from gnats.jetstream.cluster.account_usage import AccountUsage
 from gnats.jetstream.control.account_info import NO_LIMITS, CountedStream, account_info
 from gnats.jetstream.control.checks import StreamChecks
 from gnats.jetstream.control.proposals import (
@@ -101,6 +102,15 @@ class JSAccount:
             usage = self._usage[tier] = Usage()
             _limit(usage, self.limits.get(tier))
         return usage
+
+    def usage_here(self) -> AccountUsage:
+        """Return what the account uses at this server."""
+        tiers = {tier: (max(used.memory, 0), max(used.storage, 0)) for tier, used in self._usage.items()}
+        return AccountUsage(tiers, self.api_total, self.api_errors)
+
+    def usage_elsewhere(self, tier: str) -> tuple[int, int]:
+        """Return the bytes of memory and of storage used in a tier at the other servers of a cluster."""
+        return self.shared.elsewhere.used(self.name, tier)
 
     def select_limits(self, replicas: int) -> tuple[JetStreamAccountLimits, str]:
         """Return (limits, tier) for a stream with that number of replicas. Raises ApiError."""

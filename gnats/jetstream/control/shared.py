@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gnats.jetstream.cluster.account_usage import UsageElsewhere
 from gnats.jetstream.disk.encryption import Keys
 from gnats.jetstream.disk.state_writer import StateWriter
 from gnats.jetstream.engine.usage import Usage
@@ -65,6 +66,8 @@ class Shared:
         self.paced = Paced()
         """Requests to origins, of which one stream may have thousands at once."""
         self.usage = Usage(max_memory=config.max_memory, max_storage=config.max_store)
+        self.elsewhere = UsageElsewhere()
+        """What accounts use at other servers; nothing outside a cluster."""
         self.batch_limits = BatchLimits()
         self._limit_batches(config.options.limits)
         self.meta: MetaGroup | None = None
