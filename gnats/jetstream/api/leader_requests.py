@@ -138,7 +138,7 @@ async def _create(request: Request) -> None:
     """Assign a stream to a server (jsClusteredStreamRequest); the same one again: have it described."""
     lead = Lead(request)
     config, pedantic = read_new_stream(request)
-    config = await lead.checks.check_create(config, pedantic=pedantic)
+    config = await lead.checks.check_assign(config, pedantic=pedantic)
     lead.jsa.check_storable(config)
     if known := lead.state.stream_or_inflight(lead.account, config.name):
         lead.cluster.propose_stream(Op.ASSIGN_STREAM, replace(known, **lead.asked()))

@@ -96,6 +96,13 @@ class StreamChecks:
         self.check_limits(config)
         return await self.check_stream(config, pedantic=pedantic)
 
+    async def check_assign(self, config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
+        """Check as check_create(), in the order of a cluster's leader (jsClusteredStreamRequest)."""
+        check_stream_create(config)
+        checked = await self.check_stream(config, pedantic=pedantic, recovering=True)
+        self.check_limits(checked)
+        return checked
+
     async def check_stream(
         self, config: StreamConfig, *, pedantic: bool = False, recovering: bool = False
     ) -> StreamConfig:

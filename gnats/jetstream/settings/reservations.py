@@ -48,7 +48,8 @@ def check_limits(
 ) -> None:
     """Raise ApiError when a stream exceeds the limits of its account or server (checkAllLimits).
 
-    Without a `server`, those of the account count alone (checkAccountLimits). `reserved` are the bytes that the account's other streams have reserved.
+    Without a `server`, those of the account count alone (checkAccountLimits). `reserved` are the bytes that
+    the account's other streams have reserved.
     """
     if 0 < limits.max_consumers < config.max_consumers:
         raise MAXIMUM_CONSUMERS_LIMIT()
