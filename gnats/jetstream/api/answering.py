@@ -53,6 +53,10 @@ class Answering:
         rule = self._rules.get(route.verb, self._leader_alone)
         return self._led.get(route.verb, route) if rule(request) else None
 
+    def is_silent(self, route: Route) -> bool:
+        """Whether this server keeps silent whatever the request says: the leader alone answers it."""
+        return route.verb not in self._rules and not (self._cluster.leads or self._cluster.is_leaderless)
+
     # -- the leader ------------------------------------------------------------------------------------------
 
     def _leads(self, request: Request) -> bool:

@@ -138,6 +138,9 @@ class Api:
         tokens = subject.split(".")[2:]
         if subject[len("$JS.API.") :] in _SYSTEM_ONLY or tokens[0] == "ACCOUNT":
             return
+        route = self._route(tokens)
+        if route and message.requester and self._answering and self._answering.is_silent(route):
+            return
         client, account = self._requester(message)
         if account is None:
             return
@@ -149,7 +152,6 @@ class Api:
                 request.response_type, request.client = SYSTEM_RESPONSE, None
                 self._answer(request, errors.NOT_ENABLED_FOR_ACCOUNT())
             return
-        route = self._route(tokens)
         if route is None:
             return
         request.response_type, request.empty = _TYPE + route.response, route.empty

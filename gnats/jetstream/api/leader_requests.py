@@ -326,11 +326,6 @@ def _check_identity(request: Request, stream: StreamAssignment) -> None:
 
 def _placed(lead: Lead, stream: StreamAssignment, config: ConsumerConfig, name: str) -> ConsumerAssignment:
     """Return the assignment of a new consumer; without a name, choose one. Raises ApiError."""
-    while not name or (
-        not (config.durable_name or config.name)
-        and lead.state.consumer_or_inflight(lead.account, stream.name, name)
-    ):
-        name = _random()
     placement = lead.cluster.placement()
     try:
         group = placement.create_group_for_consumer(config, stream)
@@ -339,12 +334,20 @@ def _placed(lead: Lead, stream: StreamAssignment, config: ConsumerConfig, name: 
     group = replace(_preferring(placement, group), cluster=stream.group.cluster)
     return ConsumerAssignment.of(
         config,
-        name=name,
+        name=name or _free_name(lead, stream.name),
         stream=stream.name,
         created=rfc3339(time_ns()),
         group=group,
         **lead.asked(),
     )
+
+
+def _free_name(lead: Lead, stream: str) -> str:
+    """Return a name that no consumer of a stream has."""
+    while True:
+        name = _random()
+        if not lead.state.consumer_or_inflight(lead.account, stream, name):
+            return name
 
 
 def _changed(lead: Lead, known: ConsumerAssignment, config: ConsumerConfig) -> ConsumerAssignment:

@@ -31,7 +31,7 @@ STREAM_RESTORED = "io.nats.jetstream.api.v1.stream_restore_response"
 CONSUMER_CREATED = "io.nats.jetstream.api.v1.consumer_create_response"
 _YOUNG = 5 * SECOND
 """ns from a stream's assignment within which a failure undoes it."""
-_ERROR: Struct = {"code": "int", "err_code": "uint16", "description": "string"}
+_ERROR: Struct = {"code": "int", "err_code": "uint64", "description": "string"}
 _RESPONSE = Named("ApiResponse", {"type": "string", "error": Named("ApiError", _ERROR, pointer=True)})
 _STREAM: Struct = {
     "account": "string",

@@ -9,13 +9,12 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
-from gnats.go.text import MAX_INT64
 from gnats.jetstream.cluster.entries import ClientInfo, RaftGroup, StreamAssignment
 from gnats.jetstream.errors import CLUSTER_NO_PEERS, ApiError
 from gnats.jetstream.settings.config import MEMORY, ConsumerConfig, StreamConfig
-from gnats.jetstream.settings.reservations import account_reservation
 from gnats.nkeys.identity import DIGITS, server_hash
 
 EXCLUDE_PLACEMENT = "!jetstream"
@@ -122,15 +121,30 @@ class Load:
     """How many streams each peer has."""
 
     def __init__(self, assignments: Iterable[StreamAssignment] = ()) -> None:
-        self.streams: Counter[str] = Counter()
-        self.replicated: Counter[str] = Counter()
-        for assignment in assignments:
+        self._assignments = assignments
+
+    @cached_property
+    def _counts(self) -> tuple[Counter[str], Counter[str]]:
+        """Counted when it is first needed: consumers are placed without."""
+        streams: Counter[str] = Counter()
+        replicated: Counter[str] = Counter()
+        for assignment in self._assignments:
             if assignment.unsupported:
                 continue
             peers = assignment.group.peers
-            self.streams.update(peers)
+            streams.update(peers)
             if len(peers) > 1:
-                self.replicated.update(peers)
+                replicated.update(peers)
+        return streams, replicated
+
+    @property
+    def streams(self) -> Counter[str]:
+        return self._counts[0]
+
+    @property
+    def replicated(self) -> Counter[str]:
+        """How many of those streams have more than one peer."""
+        return self._counts[1]
 
 
 class _Node(NamedTuple):
@@ -335,24 +349,3 @@ def group_name_for_consumer(replicas: int, storage: str, rng: random.Random) -> 
 def _group_name(prefix: str, replicas: int, storage: str, rng: random.Random) -> str:
     unique = server_hash("".join(rng.choices(DIGITS, k=_NUID)))
     return f"{prefix}-R{replicas}{storage[:1].upper()}-{unique}"
-
-
-def tiered_stream_and_reservation_count(
-    assignments: Iterable[StreamAssignment], tier: str, config: StreamConfig
-) -> tuple[int, int]:
-    """Return how many other streams an account has in the tier, and the bytes that they reserve.
-
-    (tieredStreamAndReservationCount). Without tiers, `tier` is "" and all count; the bytes are those in the
-    storage of `config`.
-    """
-    count = reserved = 0
-    for assignment in assignments:
-        other = assignment.config
-        if other.name == config.name:
-            continue
-        if tier and max(1, other.num_replicas) != max(1, config.num_replicas):
-            continue
-        count += 1
-        if other.max_bytes > 0 and other.storage == config.storage:
-            reserved += account_reservation(tier, other.num_replicas, other.max_bytes)
-    return count, min(reserved, MAX_INT64)

@@ -136,6 +136,7 @@ class StreamChecks:
             check_limits(limits, tier, config, self._reserved_by_others(tier, config), self._resources)
 
     def _reserved_by_others(self, tier: str, config: StreamConfig) -> int:
+        """(tieredReservation, tieredStreamAndReservationCount)."""
         return sum(
             account_reservation(tier, each.num_replicas, each.max_bytes)
             for each in self._there.configs()

@@ -250,7 +250,7 @@ def test_those_that_may_make_a_direct_consumer_look_at_the_request(world: World,
 def test_an_account_without_jetstream_is_refused_for_that(empty: World) -> None:
     class Without(Asked):
         @property
-        def jsa(self) -> Json:  # type: ignore[override]
+        def jsa(self) -> Json:
             raise LeftToOthers
 
         @jsa.setter

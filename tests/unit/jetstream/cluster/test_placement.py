@@ -21,7 +21,6 @@ from gnats.jetstream.cluster.placement import (
     PlacementError,
     group_name_for_consumer,
     group_name_for_stream,
-    tiered_stream_and_reservation_count,
 )
 from gnats.jetstream.settings.config import ConsumerConfig, StreamConfig
 from gnats.jetstream.settings.config import Placement as Wanted
@@ -318,24 +317,3 @@ def test_names_of_groups() -> None:
     assert group_name_for_consumer(1, "memory", rng)[:6] == "C-R1M-"
     assert len({group_name_for_stream(3, "file", rng) for _ in range(100)}) == 100
     assert placement.EXCLUDE_PLACEMENT == "!jetstream"
-
-
-# ---- limits ----
-
-
-def test_reservations_count_in_their_tier_and_storage() -> None:
-    def of(name: str, replicas: int, **members: Any) -> StreamAssignment:
-        return stream("p1", config=config(replicas, name=name, **members))
-
-    streams = [
-        of("S", 3, max_bytes=1000),
-        of("a", 3, max_bytes=10),
-        of("b", 1, max_bytes=100),
-        of("c", 3, max_bytes=7, storage="memory"),
-        of("d", 0, max_bytes=-1),
-    ]
-    assert tiered_stream_and_reservation_count(streams, "", config(3)) == (4, 130)
-    assert tiered_stream_and_reservation_count(streams, "R3", config(3)) == (2, 10)
-    assert tiered_stream_and_reservation_count(streams, "R1", config(1)) == (2, 100)
-    huge = [of("x", 3, max_bytes=(1 << 63) - 1), of("y", 3, max_bytes=(1 << 63) - 1)]
-    assert tiered_stream_and_reservation_count(huge, "", config(3)) == (2, (1 << 63) - 1)
