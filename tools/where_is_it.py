@@ -110,14 +110,16 @@ TABLE = {
         updateRemotesTLSConfig=gateways/reload.reload_gateways updateURLs=replace_discovered
         validateGatewayOptions=GatewayOptions.validate""",
     "jetstream_api.go": """apiDispatch=Api._dispatch delayedAPIResponder=Api._call_later getRequestInfo
-        isEmptyRequest jsAccountInfoRequest=_account_info jsConsumerCreateRequest=consumer_requests._create
+        isEmptyRequest jsAccountInfoRequest=stream_requests._account_info
+        jsConsumerCreateRequest=consumer_requests.create
         jsConsumerDeleteRequest=consumer_requests._delete jsConsumerInfoRequest=consumer_requests._info
-        jsConsumerListRequest=consumer_requests._list jsConsumerPauseRequest=_pause
-        jsConsumerUnpinRequest=consumer_requests._unpin jsLeaderAccountPurgeRequest
+        jsConsumerListRequest=consumer_requests._list jsConsumerPauseRequest=consumer_requests._pause
+        jsConsumerUnpinRequest=consumer_requests._unpin
+        jsLeaderAccountPurgeRequest=stream_requests.purge_account
         jsMsgDeleteRequest=_delete_message jsMsgGetRequest=_get_message
         jsStreamCreateRequest=stream_requests._create jsStreamDeleteRequest=stream_requests._delete
         jsStreamInfoRequest=stream_requests._info jsStreamListRequest=stream_requests._list_page
-        jsStreamPurgeRequest=stream_requests._purge jsStreamRestoreRequest=_restore
+        jsStreamPurgeRequest=stream_requests._purge jsStreamRestoreRequest=stream_requests._restore
         jsStreamSnapshotRequest=stream_requests._snapshot jsStreamUpdateRequest=stream_requests._update
         sendJetStreamAPIAuditAdvisory=api_audit""",
     "jetstream_batching.go": """jetstream/state/batchtable checkFlowControl=check_flow
@@ -126,7 +128,12 @@ TABLE = {
         sendFlowControl=fastbatch.send_flow""",
     "jetstream_cluster.go": """applyMetaEntries=MetaState.apply decodeConsumerAssignment=decode_entry
         inflightConsumerInfo=inflight.Proposal inflightStreamInfo=inflight.Proposal
-        jetStreamCluster=MetaState""",
+        jetStreamCluster=MetaState jsClusteredConsumerListRequest=infos.Infos
+        jsClusteredConsumerRequest=leader_requests._create_consumer
+        jsClusteredStreamListRequest=infos.Infos jsClusteredStreamRequest=leader_requests._create
+        jsClusteredStreamUpdateRequest=leader_requests._update
+        processConsumerAssignmentResults=Results._consumer_refused
+        processStreamAssignmentResults=Results._stream_refused""",
     "jetstream_errors.go": "IsNatsErr",
     "jetstream_events.go": "publishAdvisory=Advisories._publish",
     "jetstream_versioning.go": """errorOnRequiredApiLevel setDynamicConsumerMetadata
@@ -214,7 +221,7 @@ TABLE = {
         processJetStreamFastBatchMsg=process_fast_batch_msg processJetStreamMsg=process_jetstream_msg
         purge=stream.Stream.purge rebuildDedupe recoverStream=_recover_stream RestoreStream=Restore.run
         setupMirrorConsumer=Origin._set_up setupSourceConsumers signalConsumers=ConsumerList.stored
-        snapshot=Snapshot.run sourcesInfo storeMsgId=dedupe_add subjectsOverlap=JSAccount.check_overlap
+        snapshot=Snapshot.run sourcesInfo storeMsgId=dedupe_add subjectsOverlap=StreamChecks.check_overlap
         trySetupSourceConsumer=Origin._set_up update=streams.Stream.update""",
     "stream_backup.go": """CreateStreamSnapshotV2=BackupWriter.gather RestoreStreamV2=Restore.run
         streamSnapshotV2=Snapshot.run""",

@@ -374,7 +374,7 @@ def _consumer_names(request: Request) -> Json:
 
 
 def _pause(request: Request) -> Json | None:
-    """Pause a consumer, or let it go on (jsConsumerPauseRequest). The answer does not wait for it."""
+    """Pause a consumer, or let it go on. The answer does not wait for it."""
     found = request.read(consumer_requests.PAUSE_BODY)
     lead = Lead(request)
     stream, known = lead.stream(request.tokens[2]), lead.consumer(request.tokens[2], request.tokens[3])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gnats.go.json import Json
 from gnats.jetstream.settings.config import FILE, MEMORY, StreamConfig
@@ -11,7 +11,8 @@ from gnats.options.values.limits import DEFAULT_TIER, JetStreamAccountLimits, ti
 from gnats.version import JS_API_LEVEL
 
 if TYPE_CHECKING:
-    from gnats.jetstream.control.jsaccount import JSAccount
+    from gnats.jetstream.control.shared import Shared
+    from gnats.options.values.limits import Tiers
 
 NO_LIMITS = JetStreamAccountLimits(
     max_memory=0,
@@ -25,6 +26,18 @@ NO_LIMITS = JetStreamAccountLimits(
 """The limits of a tier that an account has not."""
 
 
+class UsingAccount(Protocol):
+    """An account that uses resources: a JSAccount."""
+
+    shared: Shared
+    limits: Tiers
+    api_total: int
+    api_errors: int
+
+    def used(self, tier: str | None = None) -> tuple[int, int]:
+        """Return the bytes of memory and storage in use: in a tier, or (None) in all."""
+
+
 class CountedStream(NamedTuple):
     """A stream that counts, and the number of its consumers by their replicas."""
 
@@ -32,7 +45,7 @@ class CountedStream(NamedTuple):
     consumers: Mapping[int, int]
 
 
-def account_info(jsa: JSAccount, streams: Sequence[CountedStream]) -> Json:
+def account_info(jsa: UsingAccount, streams: Sequence[CountedStream]) -> Json:
     """Return the fields of an account_info_response, for an account that has these streams."""
     default = jsa.limits.get(DEFAULT_TIER)
     info = _usage(jsa, streams, None, default or NO_LIMITS)
@@ -48,7 +61,7 @@ def account_info(jsa: JSAccount, streams: Sequence[CountedStream]) -> Json:
 
 
 def _usage(
-    jsa: JSAccount, streams: Sequence[CountedStream], tier: str | None, limits: JetStreamAccountLimits
+    jsa: UsingAccount, streams: Sequence[CountedStream], tier: str | None, limits: JetStreamAccountLimits
 ) -> Json:
     """Describe what belongs to a tier, or (None) all."""
     mine = [each.config for each in streams if tier in (None, tier_name(each.config.num_replicas))]
