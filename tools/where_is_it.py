@@ -128,10 +128,8 @@ TABLE = {
         sendFlowControl=fastbatch.send_flow""",
     "jetstream_cluster.go": """applyMetaEntries=MetaState.apply decodeConsumerAssignment=decode_entry
         inflightConsumerInfo=inflight.Proposal inflightStreamInfo=inflight.Proposal
-        jetStreamCluster=MetaState jsClusteredConsumerListRequest=infos.Infos
-        jsClusteredConsumerRequest=leader_requests._create_consumer
-        jsClusteredStreamListRequest=infos.Infos jsClusteredStreamRequest=leader_requests._create
-        jsClusteredStreamUpdateRequest=leader_requests._update
+        jetStreamCluster=MetaState jsClusteredConsumerRequest=leader_requests._create_consumer
+        jsClusteredStreamRequest=leader_requests._create
         processConsumerAssignmentResults=Results._consumer_refused
         processStreamAssignmentResults=Results._stream_refused""",
     "jetstream_errors.go": "IsNatsErr",

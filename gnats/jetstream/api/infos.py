@@ -1,5 +1,5 @@
 """Descriptions of streams and consumers on all servers of a cluster, for the leader's lists
-(jsClusteredStreamListRequest, jsClusteredConsumerListRequest in jetstream_cluster.go).
+(jetstream_cluster.go).
 
 Each server answers `$JSC.SI.<account>.<stream>` and `$JSC.CI.<account>.<stream>.<consumer>` for what it has.
 """
