@@ -37,7 +37,6 @@ from gnats.jetstream.cluster.views import AssignedConsumers, AssignedStreams
 from gnats.jetstream.control.account_info import CountedStream, account_info
 from gnats.jetstream.control.checks import CREATE_OR_UPDATE, StreamChecks, check_consumer
 from gnats.jetstream.control.info import is_long
-from gnats.jetstream.errors import ApiError
 from gnats.jetstream.settings.config import LIMITS, ConsumerConfig, StreamConfig
 from gnats.nkeys.identity import DIGITS, server_hash
 from gnats.runtime.steps import in_slices
@@ -92,11 +91,19 @@ class Lead:
             client = replace(client, cluster=self.cluster.nodes.cluster_of(self.cluster.peer))
         return client
 
-    def check_online(self, group: RaftGroup, error: ApiError) -> None:
-        """Raise the error, to be answered late, when none of a group's peers can be reached."""
-        if all_offline(self.cluster, group.peers):
-            self.request.delay = ANSWER_DELAY
-            raise error
+    def check_changeable(self, asset: Asset) -> None:
+        """Raise ApiError, to be answered late, for an asset whose server cannot change it.
+
+        Of one that is not supported, not all of the configuration is known here.
+        """
+        is_stream = isinstance(asset, StreamAssignment)
+        self.request.delay = ANSWER_DELAY
+        if all_offline(self.cluster, asset.group.peers):
+            raise (errors.STREAM_OFFLINE if is_stream else errors.CONSUMER_OFFLINE)()
+        if reason := asset.unsupported:
+            kind = errors.STREAM_OFFLINE_REASON if is_stream else errors.CONSUMER_OFFLINE_REASON
+            raise kind(err=reason)
+        self.request.delay = 0.0
 
 
 def cluster_of(request: Request) -> MetaGroup:
@@ -171,7 +178,7 @@ async def _update(request: Request) -> None:
     if request.tokens[2] != config.name:
         raise errors.STREAM_MISMATCH()
     old = lead.stream(config.name)
-    lead.check_online(old.group, errors.STREAM_OFFLINE())
+    lead.check_changeable(old)
     consumers = AssignedConsumers(lead.state, lead.account, old.name).configs()
     new = await lead.checks.check_update(
         old.config, config.with_static_metadata(), consumers, pedantic=pedantic
@@ -352,7 +359,7 @@ def _free_name(lead: Lead, stream: str) -> str:
 
 def _changed(lead: Lead, known: ConsumerAssignment, config: ConsumerConfig) -> ConsumerAssignment:
     """Return the assignment of a consumer that changes. Raises ApiError."""
-    lead.check_online(known.group, errors.CONSUMER_OFFLINE())
+    lead.check_changeable(known)
     return replace(known.with_config(config), group=_settled(known.group), **lead.asked())
 
 
