@@ -344,9 +344,16 @@ class JSAccount:
     # -- information -----------------------------------------------------------------------------------------
 
     def used(self, tier: str | None = None) -> tuple[int, int]:
-        """Return the bytes of memory and storage in use: in a tier, or (None) in all."""
-        usages = self._usage.values() if tier is None else [self._usage[tier]] if tier in self._usage else []
-        return sum(max(usage.memory, 0) for usage in usages), sum(max(usage.storage, 0) for usage in usages)
+        """Return the bytes of memory and storage in use at all servers: in a tier, or (None) in all."""
+        tiers = {*self._usage, *self.shared.elsewhere.tiers(self.name)} if tier is None else {tier}
+        memory = storage = 0
+        for each in tiers:
+            found = [self.usage_elsewhere(each)]
+            if usage := self._usage.get(each):
+                found.append((max(usage.memory, 0), max(usage.storage, 0)))
+            memory += sum(used[0] for used in found)
+            storage += sum(used[1] for used in found)
+        return memory, storage
 
     def usage_info(self) -> Json:
         """Return the fields of an account_info_response about the account (JetStreamUsage)."""
