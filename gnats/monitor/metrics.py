@@ -57,6 +57,7 @@ class ServerCollector(Collector):
         yield from self._server_metrics()
         yield from self._traffic_metrics()
         yield from self._account_metrics()
+        yield from self._jetstream_metrics()
         yield from link_metrics(healths(self._server))
         yield from self._process
         requests = self._server.http_requests
@@ -154,6 +155,45 @@ class ServerCollector(Collector):
                     over_links.add_metric(labels, part[f"{direction}_msgs"])
                     link_sizes.add_metric(labels, part[f"{direction}_bytes"])
         yield from (connections, subs, messages, sizes, over_links, link_sizes, slow)
+
+    def _jetstream_metrics(self) -> Iterator[Metric]:
+        js = self._server.jetstream
+        if js is None:
+            return
+        yield _gauge("gnats_jetstream_ha_assets", "Raft groups of this server", len(js.shared.groups))
+        meta = js.cluster
+        if meta is None or meta.group is None:
+            return
+        from gnats.jetstream.cluster.cluster_info import standings
+
+        state = meta.group_state()
+        for name, what, value in (
+            ("leader", "1 while this server leads the meta group", int(meta.leads)),
+            ("has_leader", "1 while this server knows a leader of the meta group", int(meta.leader != "")),
+            ("current", "1 while this server leads, or is up to date with the leader", int(meta.is_current)),
+            ("quorum_lost", "1 when there was no leader for long", int(meta.is_leaderless)),
+            (
+                "failed",
+                "1 when the group has stopped at this server, which needs a restart",
+                int(meta.failure != ""),
+            ),
+            ("term", "Term of the meta group", state["term"]),
+            ("last_index", "The last record that this server has", state["pindex"]),
+            ("committed_index", "The last record that is committed, as this server knows", state["commit"]),
+            ("applied_index", "The last record that this server has applied", state["applied"]),
+            ("snapshot_index", "The last record that this server's snapshot includes", state["snapshot"]),
+            ("cluster_size", "Members of the meta group", state["size"]),
+        ):
+            yield _gauge(f"gnats_jetstream_meta_{name}", what, value)
+        lag = GaugeMetricFamily(
+            "gnats_jetstream_meta_peer_lag",
+            "Committed records that a member lacks, at the leader",
+            labels=["peer"],
+        )
+        if meta.leads:
+            for each in standings(state, meta.peer):
+                lag.add_metric([meta.nodes.name_of(each.peer) or each.peer], each.lag)
+        yield lag
 
 
 _LINK = ("kind", "remote")

@@ -27,6 +27,7 @@ from gnats.monitor.pages.options import (
     RoutezOptions,
     SubszOptions,
 )
+from gnats.monitor.pages.raftz import RaftzServer, raft_groups
 from gnats.monitor.pages.render import Page
 from gnats.monitor.pages.routez import RoutezServer, routez
 from gnats.monitor.pages.subsz import SubszServer, subsz_steps
@@ -35,7 +36,15 @@ from gnats.runtime.steps import Steps
 
 
 class PagesServer(
-    VarzServer, AccountzServer, ConnzServer, RoutezServer, SubszServer, HealthzServer, Polled, Protocol
+    VarzServer,
+    AccountzServer,
+    ConnzServer,
+    RoutezServer,
+    SubszServer,
+    HealthzServer,
+    RaftzServer,
+    Polled,
+    Protocol,
 ):
     """The server as all pages together see it."""
 
@@ -54,13 +63,8 @@ PAGES: dict[str, Callable[[PagesServer, bytes], Page]] = {
     "HEALTHZ": lambda server, body: healthz(server, HealthzOptions.from_json(body)),
     "EXPVARZ": lambda server, body: expvarz(),
     "IPQUEUESZ": lambda server, body: ipqueuesz(server, IpqueueszOptions.from_json(body)),
-    "RAFTZ": lambda server, body: _no_groups(RaftzOptions.from_json(body)),
+    "RAFTZ": lambda server, body: raft_groups(server, RaftzOptions.from_json(body)),
 }
-
-
-def _no_groups(options: RaftzOptions) -> Page:
-    """Return an empty page: without Raft groups, a request gets no error, unlike over HTTP."""
-    return {}
 
 
 def server_page(server: PagesServer, name: str, body: bytes) -> Steps[Page]:

@@ -15,10 +15,11 @@ MAX_INTERVAL = 1.0
 
 
 class LameDuck:
-    """Send the clients INFO, wait for the grace period, close the clients one by one, shut down.
+    """Hand over, send the clients INFO, wait for the grace period, close the clients one by one, shut down.
 
     The server must have stopped accepting, so that `clients` gets no new ones. `ldm_info` makes the INFO for
-    a client, with `ldm`; before it does, `tell_routes` tells other servers. `shutdown` ends the server.
+    a client, with `ldm`; before it does, `hand_over` has others lead JetStream's groups, and `tell_routes`
+    tells other servers. `shutdown` ends the server.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class LameDuck:
         opts: Options,
         log: Logger,
         ldm_info: Callable[[Session], bytes],
+        hand_over: Callable[[], Awaitable[None]],
         tell_routes: Callable[[], object],
         shutdown: Callable[[], Awaitable[None]],
     ) -> None:
@@ -34,6 +36,7 @@ class LameDuck:
         self._opts = opts
         self._log = log
         self._ldm_info = ldm_info
+        self._hand_over = hand_over
         self._tell_routes = tell_routes
         self._shutdown = shutdown
         self._task = asyncio.create_task(self._run())
@@ -44,6 +47,7 @@ class LameDuck:
 
     async def _run(self) -> None:
         opts, log = self._opts, self._log
+        await self._hand_over()
         clients = list(self._clients.values())
         if clients:
             self._tell_routes()

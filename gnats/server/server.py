@@ -503,10 +503,20 @@ class Server:
             self.stop_accepting()
             ldm_info = partial(self._connector.client_info, ldm=True)
             self._lame_duck = LameDuck(
-                self.clients, self.opts, self.log, ldm_info, self._tell_routes_of_lame_duck, self.shutdown
+                self.clients,
+                self.opts,
+                self.log,
+                ldm_info,
+                self._hand_over,
+                self._tell_routes_of_lame_duck,
+                self.shutdown,
             )
             if self.events:
                 self.events.lame_duck()
+
+    async def _hand_over(self) -> None:
+        if self.jetstream:
+            await self.jetstream.hand_over()
 
     def _tell_routes_of_lame_duck(self) -> None:
         if self.cluster:
@@ -594,9 +604,16 @@ class Server:
             self.nodes = Nodes(self.identity, lambda: self.opts, lambda: self.jetstream)
             self.others.watch(self.nodes)
         reserved = self.events.statsz_update if self.cluster or self.gateways else None
+        shared.retires = self.in_lame_duck_mode
         js = self.jetstream = JetStream(shared, self.name, self.accounts, self.spawn, reserved)
         if self.cluster and self.nodes and self.opts.jetstream.enabled:
-            js.join(self.nodes, len(self.opts.cluster.routes), self.links, self.cluster.watchers)
+            js.join(
+                self.nodes,
+                len(self.opts.cluster.routes),
+                self.links,
+                self.cluster.watchers,
+                lambda: self.spawn(self._leave_cluster()),
+            )
 
         def serve_api() -> tuple[Api, Assigned | None]:
             api = Api(js, clients.new(system), self.clients, self.links)
@@ -610,6 +627,11 @@ class Server:
         self.update_info()
         if js:
             await js.close()
+
+    async def _leave_cluster(self) -> None:
+        """Stop JetStream: the cluster has removed this server. A shutdown stops it as well."""
+        async with self._changing:
+            await self.disable_jetstream()
 
     async def restart_jetstream(self) -> None:
         """Start JetStream in a running server (restartJetStream). Log an error, and go on without."""

@@ -222,7 +222,7 @@ def test_it_is_for_everyone(page: Browser) -> None:
     named = page.run(
         f"return {regions}.map((e) => document.getElementById(e.getAttribute('aria-labelledby')))"
     )
-    assert len(named) == 5 and all(named)
+    assert len(named) == 6 and all(named)
     ids = page.run("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
     assert len(ids) == len(set(ids))
     assert page.run("return document.querySelector('#state').getAttribute('role')") == "status"

@@ -95,6 +95,8 @@ class Witness:
 
     def follow(self) -> None: ...
 
+    def leader_changed(self, leader: str) -> None: ...
+
     def stopped(self, why: str) -> None:
         raise AssertionError(why)
 

@@ -28,6 +28,7 @@ class Machine:
         self.entries: list[bytes] = []
         self.terms: list[int] = []
         self.leads = False
+        self.leader = ""
         self.failure = ""
 
     def apply(self, index: int, entries: list[tuple[int, bytes]]) -> None:
@@ -45,6 +46,9 @@ class Machine:
 
     def follow(self) -> None:
         self.leads = False
+
+    def leader_changed(self, leader: str) -> None:
+        self.leader = leader
 
     def stopped(self, why: str) -> None:
         self.failure = why

@@ -13,6 +13,7 @@ import inspect
 import json
 import time
 from collections.abc import Awaitable, Callable, Container
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,9 @@ from gnats.jetstream import errors
 from gnats.jetstream.api import consumer_requests, leader_requests, stream_requests
 from gnats.jetstream.api.answering import Answering
 from gnats.jetstream.api.infos import Infos
+from gnats.jetstream.api.meta_requests import MetaRequests
 from gnats.jetstream.api.queue import Job, RequestQueue
-from gnats.jetstream.api.request import Body, Handler, LeftToOthers, Request, Route, Scope
+from gnats.jetstream.api.request import Body, LeftToOthers, Request, Route, Scope
 from gnats.jetstream.api.results import Asset, Results
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.threads import in_thread
@@ -91,6 +93,7 @@ class Api:
             client.subscribe(API_SUBJECT, self._dispatch),
             client.subscribe(ACCOUNT_PURGE, self._purge_account),
         ]
+        self._meta_requests = MetaRequests(js.cluster, self.serve_system) if js.cluster else None
         self._closed = False
         self.inflight = 0
 
@@ -102,6 +105,8 @@ class Api:
     async def close(self) -> None:
         """Stop serving requests: drop those that wait, cancel those under way and wait for their end."""
         self._closed = True
+        if self._meta_requests:
+            self._meta_requests.close()
         for sid in self._sids:
             self._client.unsubscribe(sid)
         for part in (self._results, self._gathered):
@@ -394,19 +399,24 @@ class Api:
 
     # -- the system account's own --------------------------------------------------------------------------
 
+    def serve_system(self, route: Route) -> Callable[[], None]:
+        """Carry out requests of the system account's clients, of any server; return what ends that."""
+        sid = self._client.subscribe(f"$JS.API.{route.verb}".encode(), partial(self._take_system, route))
+        return partial(self._client.unsubscribe, sid)
+
     def _purge_account(self, message: Message) -> None:
         """Delete everything stored for an account (jsLeaderAccountPurgeRequest)."""
+        if cluster := self.js.cluster:
+            if cluster.leads:
+                self._take_system(_LEADERS_PURGE, message)
+        elif message.producer in self._client_ids:
+            self._take_system(_PURGE, message)
+
+    def _take_system(self, route: Route, message: Message) -> None:
+        if message.producer not in self._client_ids and message.producer not in self._links:
+            return
         client, account = self._requester(message)
         if account is None or account is not self.js.server_accounts.system_account:
-            return
-        purge: Handler = stream_requests.purge_account
-        if cluster := self.js.cluster:
-            if not cluster.leads or not (
-                message.producer in self._client_ids or message.producer in self._links
-            ):
-                return
-            purge = leader_requests.purge_account
-        elif message.producer not in self._client_ids:
             return
         subject = message.subject.decode("utf-8", "replace")
         request = Request(
@@ -419,13 +429,18 @@ class Api:
             message.payload,
             account,
             client,
-            _TYPE + "account_purge_response",
+            _TYPE + route.response,
+            route.empty,
         )
-        self._enqueue(
-            request,
-            Route("ACCOUNT.PURGE", purge, "", scope=Scope.ACCOUNT_END, limited=True),
-            message.producer,
-        )
+        self._enqueue(request, route, message.producer)
 
 
+_PURGE = Route(
+    "ACCOUNT.PURGE",
+    stream_requests.purge_account,
+    "account_purge_response",
+    scope=Scope.ACCOUNT_END,
+    limited=True,
+)
+_LEADERS_PURGE = replace(_PURGE, handle=leader_requests.purge_account)
 _DEFAULT_LIMIT = 10_000

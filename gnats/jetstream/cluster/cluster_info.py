@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gnats.go.json import Json
 from gnats.go.text import SECOND, rfc3339
 from gnats.go.times import ZERO_TIME
 
 if TYPE_CHECKING:
-    from gnats.jetstream.cluster.nodes import Nodes
+    from gnats.jetstream.cluster.nodes import Node, Nodes
 
 LEADER_SEEN = 2 * SECOND
 """ns since the last word of the leader up to which a follower takes it for current."""
@@ -17,38 +18,69 @@ LOST_QUORUM = 10 * SECOND
 """ns since the last word of a peer after which it is not current."""
 
 
+class Standing(NamedTuple):
+    """A peer of a group as a member sees it. A follower knows nothing of other followers."""
+
+    peer: str
+    current: bool
+    active: int
+    """ns since it was heard; 0: not yet, or this server."""
+    lag: int
+    """Committed records that it lacks."""
+
+
+def standings(state: dict[str, Any], own: str) -> Iterator[Standing]:
+    """Yield all peers of a group (Peers in raft.go).
+
+    `state` is that of the group's RaftNode, `own` this server's name there.
+    """
+    leader = _name(state["leader"])
+    for name, (match, since) in state["peers"].items():
+        peer, active = _name(name), max(since, 0)
+        if peer == own:
+            yield Standing(peer, True, 0, 0)
+        elif own == leader:
+            lag = max(state["commit"] - match, 0)
+            yield Standing(peer, lag == 0, active, lag)
+        elif peer == leader:
+            yield Standing(peer, 0 <= since <= LEADER_SEEN, active, 0)
+        else:
+            yield Standing(peer, False, 0, 0)
+
+
 def replicas(nodes: Nodes, state: dict[str, Any]) -> list[Json]:
     """Describe the peers of a group, in the order of their names (PeerInfo).
 
     `state` is that of the group's RaftNode. This server is among them only while it knows no leader.
     """
-    own, leader = nodes.peer, _name(state["leader"])
     found: list[Json] = []
-    for peer, (match, since) in ((_name(key), value) for key, value in state["peers"].items()):
-        if peer == own and leader:
+    for peer, current, active, lag in standings(state, nodes.peer):
+        if peer == nodes.peer and state["leader"]:
             continue
-        active, lag = max(since, 0), 0
-        if peer == own:
-            current = True
-        elif own == leader:
-            lag = max(state["commit"] - match, 0)
-            current = lag == 0
-        else:
-            current = peer == leader and 0 <= since <= LEADER_SEEN
         node = nodes.get(peer)
-        if node is None:
-            lag = 0
-        info: Json = {
-            "name": node.name if node else f"Server name unknown at this time (peerID: {peer})",
-            "current": current and active <= LOST_QUORUM,
-        }
-        if node is None or node.offline:
-            info["offline"] = True
-        info["active"] = active
-        if lag:
-            info["lag"] = lag
-        found.append(info | {"peer": peer})
+        name = node.name if node else f"Server name unknown at this time (peerID: {peer})"
+        current = current and active <= LOST_QUORUM
+        found.append(_member(name, node, current, active, lag if node else 0, peer))
     return sorted(found, key=lambda info: str(info["name"]))
+
+
+def known_peers(nodes: Nodes, state: dict[str, Any]) -> list[Json]:
+    """Describe all peers of a group whose servers are known, this one too, for advisories."""
+    return [
+        _member(node.name, node, current, active, lag, peer)
+        for peer, current, active, lag in standings(state, nodes.peer)
+        if (node := nodes.get(peer))
+    ]
+
+
+def _member(name: str, node: Node | None, current: bool, active: int, lag: int, peer: str) -> Json:
+    info: Json = {"name": name, "current": current}
+    if node is None or node.offline:
+        info["offline"] = True
+    info["active"] = active
+    if lag:
+        info["lag"] = lag
+    return info | {"peer": peer}
 
 
 def meta_cluster_info(

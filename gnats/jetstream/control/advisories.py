@@ -39,6 +39,11 @@ class Advisories:
         self._cluster = cluster
         self._ids = NuidSource()
 
+    @property
+    def server(self) -> tuple[str, str]:
+        """This server's name and id."""
+        return self._events.server_name, self._events.server_id
+
     def _publish(self, account: Account | None, where: str, kind: str, fields: dict[str, Any]) -> None:
         account = account or self._system_account
         if account is None or not account.sublist.interested(where.encode()):
@@ -142,6 +147,22 @@ class Advisories:
         self.advise(
             account, f"STREAM.RESTORE_COMPLETE.{stream}", "restore_complete", **fields, client=_shown(client)
         )
+
+    def domain_leader_elected(self, leader: str, replicas: list[dict[str, Any]]) -> None:
+        """Advise in the system account that this server leads the meta group; `leader` is its name there."""
+        self.advise(
+            None,
+            "DOMAIN.LEADER_ELECTED",
+            "domain_leader_elected",
+            leader=leader,
+            replicas=replicas,
+            cluster=self._cluster,
+        )
+
+    def server_removed(self) -> None:
+        """Advise in the system account that this server is no member of the cluster's JetStream any more."""
+        fields = {"server": self._events.server_name, "server_id": self._events.server_id}
+        self.advise(None, "SERVER.REMOVED", "server_removed", **fields, cluster=self._cluster)
 
     def out_of_storage(self, stream: str) -> None:
         """Advise in the system account that a stream cannot be written."""

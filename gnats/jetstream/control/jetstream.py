@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container, Coroutine, Iterable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gnats.clock import sleep
+from gnats.clock import sleep, timeout
 from gnats.core.subjects.subjecttrie import Stopped
 from gnats.errors import ServerError
 from gnats.go.json import Json
@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
     from gnats.jetstream.cluster.meta import Change
     from gnats.jetstream.cluster.nodes import Nodes
+    from gnats.jetstream.control.raftgroup import RaftGroup
     from gnats.log.logger import Logger
 
 SNAPSHOTS_AT_ONCE = 16
 """Snapshots that a server makes at the same time; later ones wait."""
+HAND_OVER = 1.0
+"""Most seconds to wait for the next leaders of groups that this server has led."""
 
 _BANNER = (
     "    _ ___ _____ ___ _____ ___ ___   _   __  __",
@@ -133,13 +136,15 @@ class JetStream:
         routes: int,
         links: Container[int],
         links_changed: set[Callable[[], object]],
+        removed: Callable[[], object],
     ) -> None:
         """Be a member of a JetStream cluster from start() on.
 
         `routes` is the number of other servers that the configuration names. `links` has the ids of the
-        connections to other servers; `links_changed` are called when these change.
+        connections to other servers; `links_changed` are called when these change. `removed` is called when
+        the cluster has removed this server: it must disable JetStream.
         """
-        self.shared.meta = MetaGroup(self.shared, nodes, nodes.peer, self._carry_out)
+        self.shared.meta = MetaGroup(self.shared, nodes, nodes.peer, self._carry_out, removed)
         self.shared.cluster_info = self.cluster_info
         self._routes = routes
         self._links, self._links_changed = links, links_changed
@@ -377,10 +382,26 @@ class JetStream:
                 for consumer in stream.consumers.values():
                     consumer.signal_shutdown()
 
+    async def hand_over(self) -> None:
+        """Have other servers lead the groups that this one leads, from now on (transferRaftLeaders).
+
+        Return when the groups have leaders, or after HAND_OVER seconds.
+        """
+        waiting = self._retire()
+        with suppress(TimeoutError):
+            async with timeout(HAND_OVER):
+                for group in waiting:
+                    await group.led.wait()
+
+    def _retire(self) -> list[RaftGroup]:
+        self.shared.retires = True
+        return [group for group in list(self.shared.groups) if group.retire()]
+
     async def close(self) -> None:
         """Stop the API and all streams. Stored data stays."""
         log = self.log
         log.notice("Initiating JetStream Shutdown...")
+        self._retire()
         self.shared.overlaps.stop()
         if self._api:
             await self._api.close()

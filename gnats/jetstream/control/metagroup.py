@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gnats.clock import Timer, call_later, monotonic, monotonic_ns, time_ns
 from gnats.go.json import Json
 from gnats.jetstream import errors
-from gnats.jetstream.cluster.cluster_info import meta_cluster_info
+from gnats.jetstream.cluster.cluster_info import LEADER_SEEN, known_peers, meta_cluster_info
 from gnats.jetstream.cluster.entries import MetaError, Op, decode_entry, encode_entry
 from gnats.jetstream.cluster.meta import Change, ConsumerChange, Kind, MetaState, StreamChange
 from gnats.jetstream.cluster.placement import Load, Placement
@@ -31,22 +32,31 @@ if TYPE_CHECKING:
     from gnats.jetstream.replica.raftnode import Entries
 
 META_GROUP = "_meta_"
-NORMAL = 0
-"""The type of the entries that are the group's own."""
+NORMAL, REMOVE_PEER = 0, 4
+"""Types of entries: the group's own, and the removal of a member (EntryType in gnats.raft.messages)."""
 LOST_QUORUM = 10.0
 """Seconds without a leader after which requests are told so."""
 COMPACT_INTERVAL = 60.0
 """Seconds from a change to the snapshot that includes it."""
 
+_NO_LEADER = "JetStream cluster no metadata leader"
+_NO_CONTACT = "JetStream has not established contact with a meta leader"
+
 
 class MetaGroup:
     """This server's member of the meta group. Used from the loop's thread only.
 
-    `carry_out` is given the changes that concern this server or its clients, in order.
+    `carry_out` is given the changes that concern this server or its clients, in order. `removed` is called
+    when this server is no member any more.
     """
 
     def __init__(
-        self, shared: Shared, nodes: Nodes, peer: str, carry_out: Callable[[Iterable[Change]], None]
+        self,
+        shared: Shared,
+        nodes: Nodes,
+        peer: str,
+        carry_out: Callable[[Iterable[Change]], None],
+        removed: Callable[[], object],
     ) -> None:
         self.shared = shared
         self.nodes = nodes
@@ -54,7 +64,12 @@ class MetaGroup:
         """This server's name in groups."""
         self.state = MetaState(peer)
         self._carry_out = carry_out
-        self._group: RaftGroup | None = None
+        self._removed = removed
+        self.group: RaftGroup | None = None
+        """The member, from start() on."""
+        self.lead_changed: list[Callable[[bool], object]] = []
+        """Called with whether this server leads, when it begins to and when it ends."""
+        self._removals: dict[str, Callable[[], None]] = {}
         self._staging: Staging | None = Staging()
         """The changes of the start; None once they are carried out."""
         self._rng = random.Random()
@@ -67,6 +82,10 @@ class MetaGroup:
         self._compacting: asyncio.Task[None] | None = None
         self._compact_timer: Timer | None = None
         self._leaderless_since = monotonic()
+        self._leaderless_timer: Timer | None = None
+        self._has_led = False
+        self.is_removed = False
+        """Whether this server is no member any more."""
         self.failure = ""
         """Why the group has stopped at this server."""
 
@@ -83,7 +102,7 @@ class MetaGroup:
             known = self.nodes.active_peers()
             return max(2, expected, len(known)), [name.encode() for name in known]
 
-        self._group = await RaftGroup.open(
+        self.group = await RaftGroup.open(
             self.shared, account, META_GROUP, self, peer=self.peer.encode(), peers=peers, managed=False
         )
 
@@ -106,60 +125,90 @@ class MetaGroup:
 
     def begin(self) -> None:
         """Take part in the group: another server can be reached. Idempotent."""
-        if self._group and not self._group.begun:
-            fresh = not self._group.node.files.bootstrapped
-            self._group.begin(recovering=True)
+        if self.group and not self.group.begun:
+            fresh = not self.group.node.files.bootstrapped
+            self._wait_for_leader()
+            self.group.begin(recovering=True)
             if fresh:
-                self._group.node.campaign()
+                self.group.node.campaign()
 
     async def close(self) -> None:
-        """Let another server lead, and leave the group for now."""
-        if self._compact_timer:
-            self._compact_timer.cancel()
+        """Leave the group for now, or for good when this server was removed: it forgets the group then."""
+        for timer in (self._compact_timer, self._leaderless_timer):
+            if timer:
+                timer.cancel()
         if self._compacting:
             await asyncio.wait([self._compacting])
-        if self._group:
-            if self.leads:
-                self._group.node.step_down()
-            self._group.close()
+        if self.group:
+            self.group.close()
+            if self.is_removed:
+                directory = self.group.node.files.directory
+                await in_thread(lambda: shutil.rmtree(directory, ignore_errors=True))
 
     # -- the lead --------------------------------------------------------------------------------------------
 
     @property
     def leads(self) -> bool:
         """Whether this server leads, and has applied what the leaders before it have committed."""
-        return self._group is not None and self._group.node.leads
+        return self.group is not None and self.group.node.leads
 
     @property
     def leader(self) -> str:
         """The peer that leads, as far as this server knows; "": none."""
-        return self._group.node.leader.decode(errors="replace") if self._group else ""
+        return self.group.node.leader.decode(errors="replace") if self.group else ""
 
     @property
     def is_leaderless(self) -> bool:
         """Whether requests must be told that no server leads (isLeaderless)."""
         if self.leader:
-            self._leaderless_since = monotonic()
             return False
         return bool(self.failure) or monotonic() - self._leaderless_since > LOST_QUORUM
 
+    @property
+    def is_recovering(self) -> bool:
+        """Whether the files are still being read."""
+        return self._staging is not None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this server leads, or has heard its leader lately and catches up with nobody (isCurrent).
+
+        What is committed is applied in the loop's next turn, so that does not count.
+        """
+        if not self.group or self.failure:
+            return False
+        state = self.group_state()
+        if state["state"] == "Leader":
+            return True
+        _, heard = state["peers"].get(state["leader"], (0, -1))
+        return state["commit"] > 0 and not state["catching_up"] and 0 <= heard <= LEADER_SEEN
+
     def step_down(self, preferred: str = "") -> None:
         """Let another server lead. Raises ApiError when this one does not."""
-        if not self._group or not self._group.node.step_down(preferred.encode()):
+        if not self.group or not self.group.node.step_down(preferred.encode()):
             raise errors.CLUSTER_NOT_LEADER()
 
-    def remove_peer(self, peer: str) -> bool:
-        """Propose that a server is no member any more. False: another change of members is under way."""
-        return self._group is not None and self._group.node.propose_peer(peer.encode(), removes=True)
+    def remove_peer(self, peer: str, done: Callable[[], None]) -> None:
+        """Propose that a server is no member any more; `done` is called when a quorum has agreed to it.
+
+        It is not called when the lead changes before. Raises ApiError.
+        """
+        if self._removals:
+            raise errors.CLUSTER_SERVER_MEMBER_CHANGE_INFLIGHT()
+        if self.peers() == [peer]:
+            raise errors.RAFT_GENERAL(err="raft: cannot remove the last peer")
+        if not self.group or not self.group.node.propose_peer(peer.encode(), removes=True):
+            raise errors.CLUSTER_SERVER_MEMBER_CHANGE_INFLIGHT()
+        self._removals[peer] = done
 
     def group_state(self) -> dict[str, Any]:
         """Return the numbers of the Raft group (RaftNode.state)."""
-        assert self._group
-        return self._group.node.state()
+        assert self.group
+        return self.group.node.state()
 
     def info(self, *, full: bool, waiting: tuple[int, int]) -> Json | None:
         """Describe the group, as meta_cluster_info() does; None before start()."""
-        if self._group is None:
+        if self.group is None:
             return None
         return meta_cluster_info(
             self.nodes,
@@ -167,13 +216,13 @@ class MetaGroup:
             META_GROUP,
             full=full,
             waiting=waiting,
-            log_bytes=self._group.node.files.log.state().bytes,
+            log_bytes=self.group.node.files.log.state().bytes,
             snapshot=self._last_snapshot,
         )
 
     def peers(self) -> list[str]:
         """Return the members of the meta group."""
-        return [name.decode(errors="replace") for name in self.group_state()["peers"]] if self._group else []
+        return [name.decode(errors="replace") for name in self.group_state()["peers"]] if self.group else []
 
     # -- proposals of the leader -----------------------------------------------------------------------------
 
@@ -202,12 +251,12 @@ class MetaGroup:
     def forget_consumer(self, account: str, stream: str, name: str, created: int) -> None:
         """Have a consumer of this server removed everywhere: it was not used for too long."""
         known = self.state.consumer(account, stream, name)
-        if self._group and known and known.created_ns == created and known.group.is_member(self.peer):
+        if self.group and known and known.created_ns == created and known.group.is_member(self.peer):
             removal = replace(known, subject="", reply="")
-            self._group.node.forward_proposal(encode_entry(Op.REMOVE_CONSUMER, removal))
+            self.group.node.forward_proposal(encode_entry(Op.REMOVE_CONSUMER, removal))
 
     def _propose(self, op: Op, assignment: StreamAssignment | ConsumerAssignment) -> None:
-        if not self._group or not self._group.node.propose(encode_entry(op, assignment)):
+        if not self.group or not self.group.node.propose(encode_entry(op, assignment)):
             raise errors.CLUSTER_NOT_AVAIL()
 
     # -- the state machine of the group ----------------------------------------------------------------------
@@ -216,6 +265,8 @@ class MetaGroup:
         self._index = index
         changes: list[Change] = []
         for kind, data in entries:
+            if kind == REMOVE_PEER:
+                self._peer_removed(data.decode(errors="replace"))
             if kind != NORMAL:
                 continue
             try:
@@ -246,13 +297,58 @@ class MetaGroup:
         elif changes:
             self._carry_out(changes)
 
+    def _peer_removed(self, peer: str) -> None:
+        """Note that a server is no member any more (processRemovePeer)."""
+        if done := self._removals.pop(peer, None):
+            done()
+        # Who catches up may see an old removal, before the record that has added it again.
+        if peer == self.peer and not self.is_recovering and not self.group_state()["catching_up"]:
+            self.is_removed = self.peer not in self.peers()
+            if self.is_removed:
+                self.shared.log.error("JetStream being DISABLED, our server was removed from the cluster")
+                self.shared.advisories.server_removed()
+                self._removed()
+
     def lead(self, term: int) -> None:
         self._term = term
-        self.state.inflight.clear()
         self.shared.log.notice("Self is new JetStream cluster metadata leader")
+        self.shared.advisories.domain_leader_elected(self.peer, known_peers(self.nodes, self.group_state()))
+        self._lead_changed(True)
 
     def follow(self) -> None:
+        self._lead_changed(False)
+
+    def _lead_changed(self, leads: bool) -> None:
         self.state.inflight.clear()
+        self._removals.clear()
+        self._has_led = not leads
+        for changed in self.lead_changed:
+            changed(leads)
+
+    def leader_changed(self, leader: str) -> None:
+        if self._leaderless_timer:
+            self._leaderless_timer.cancel()
+            self._leaderless_timer = None
+        if leader and leader != self.peer:
+            name, cluster = self.nodes.name_of(leader), self.nodes.cluster_of(leader)
+            new = (
+                f"metadata leader: {'/'.join(filter(None, (name, cluster)))}"
+                if name
+                else "remote metadata leader"
+            )
+            self.shared.log.notice(f"JetStream cluster new {new}")
+        elif not leader:
+            self._leaderless_since = monotonic()
+            if self._has_led:
+                self.shared.log.notice(_NO_LEADER)
+            else:
+                self._wait_for_leader()
+        self._has_led = False
+
+    def _wait_for_leader(self) -> None:
+        """Log when there is no leader for long. An election takes a few seconds."""
+        text = _NO_LEADER if self.group and self.group.had_leader else _NO_CONTACT
+        self._leaderless_timer = call_later(LOST_QUORUM, self.shared.log.warn, text)
 
     def stopped(self, why: str) -> None:
         self.failure = why
@@ -264,15 +360,15 @@ class MetaGroup:
 
     def _compact(self) -> None:
         self._compact_timer = None
-        if self._group is None or self._index == self._snapshot or self.failure:
+        if self.group is None or self._index == self._snapshot or self.failure:
             return
-        node, index, data = self._group.node, self._index, self.state.snapshot()
+        node, index, data = self.group.node, self._index, self.state.snapshot()
         self._snapshot = index
 
         async def install() -> None:
             start = monotonic_ns()
-            await in_thread(lambda: node.install_snapshot(index, data))
-            self._last_snapshot = time_ns(), monotonic_ns() - start
+            if await in_thread(lambda: node.install_snapshot(index, data)):
+                self._last_snapshot = time_ns(), monotonic_ns() - start
 
         self._compacting = asyncio.create_task(install())
         self._compacting.add_done_callback(self._compacted)

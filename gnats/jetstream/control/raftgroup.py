@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from gnats.clock import time_ns
 from gnats.jetstream.replica.raftnode import (
     APPLIED_ENTRIES,
     APPLIED_FOLLOW,
     APPLIED_LEAD,
+    APPLIED_LEADER,
     APPLIED_SNAPSHOT,
     APPLIED_TRUST,
     RAFT_NEWS,
@@ -39,6 +42,9 @@ class StateMachine(Protocol):
     def follow(self) -> None:
         """This server does not lead any more."""
 
+    def leader_changed(self, leader: str) -> None:
+        """Another peer leads as far as this server knows; "": none. This server is one, before lead()."""
+
     def stopped(self, why: str) -> None:
         """The group has stopped at this server, and does not go on before a restart."""
 
@@ -51,6 +57,12 @@ class RaftGroup:
         self.node = node
         self.machine = machine
         self.begun = False
+        self.leader_since: int | None = None
+        """When this server began to lead, in ns since 1970; None while it does not."""
+        self.had_leader = False
+        """Whether a leader was known since the start."""
+        self.led = asyncio.Event()
+        """Set while a leader is known."""
         self._stopped = False
         shared.register(node, self)
         shared.groups.add(self)
@@ -114,9 +126,23 @@ class RaftGroup:
         return group
 
     def begin(self, *, recovering: bool, observer: bool = False) -> None:
-        """Take part in the group; `recovering`: this server may have been a member before."""
+        """Take part in the group; `recovering`: this server may have been a member before.
+
+        An `observer` never leads; nor does a server that is about to go.
+        """
         self.begun = True
-        self.node.begin(recovering or self.node.files.bootstrapped, observer)
+        self.node.begin(recovering or self.node.files.bootstrapped, observer or self.shared.retires)
+
+    def retire(self) -> bool:
+        """Let another member lead, and never lead again: this server is about to go.
+
+        False: it did not lead.
+        """
+        led = self.node.step_down()
+        self.node.set_observer(True)
+        if led:
+            self.led.clear()
+        return led
 
     def on_event(self, what: int, number: int, data: bytes) -> None:
         if what == RAFT_NEWS:
@@ -132,9 +158,13 @@ class RaftGroup:
                 self.machine.restore(value)
                 applied = number
             elif kind == APPLIED_LEAD:
+                self.leader_since = time_ns()
                 self.machine.lead(number)
             elif kind == APPLIED_FOLLOW:
+                self.leader_since = None
                 self.machine.follow()
+            elif kind == APPLIED_LEADER:
+                self._note_leader(value)
             elif kind == APPLIED_TRUST:
                 self.shared.log.notice(f"RAFT [{self.node.group}] has again what it had lost to damage")
         if applied:
@@ -142,6 +172,14 @@ class RaftGroup:
         if (why := self.node.failure) and not self._stopped:
             self._stopped = True
             self.machine.stopped(why)
+
+    def _note_leader(self, leader: bytes) -> None:
+        if leader:
+            self.had_leader = True
+            self.led.set()
+        else:
+            self.led.clear()
+        self.machine.leader_changed(leader.decode(errors="replace"))
 
     def close(self) -> None:
         """Leave the group for now. Idempotent. Raises StoreFailure when the files could not be written."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gnats.jetstream.control.advisories import Advisories
     from gnats.jetstream.control.metagroup import MetaGroup
     from gnats.jetstream.control.proposals import Proposal, Result
+    from gnats.jetstream.control.raftgroup import RaftGroup
     from gnats.jetstream.engine.engine import Engine
     from gnats.log.logger import Logger
     from gnats.options.options import Options
@@ -75,8 +76,10 @@ class Shared:
         self.cluster_info: dict[str, object] | None = None
         """In a cluster, the member `cluster` of the description of a consumer."""
         self.loop = asyncio.get_running_loop()
-        self.groups: set[object] = set()
+        self.groups: set[RaftGroup] = set()
         """The Raft groups that this server takes part in."""
+        self.retires = False
+        """Whether this server is about to go: it leads no group any more."""
         self._owners: dict[int, Owner] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 

@@ -21,6 +21,8 @@ APPLIED_FOLLOW: int
 """It does not any more."""
 APPLIED_TRUST: int
 """Records that were lost to damage are there again."""
+APPLIED_LEADER: int
+"""Another peer leads as far as this server knows, or none; the value is its name or b""."""
 
 class RaftNode(StreamBase):
     """A member of the Raft group `group`. For the control loop's thread, unless a method says otherwise.
@@ -78,7 +80,7 @@ class RaftNode(StreamBase):
     def take(self) -> list[tuple[int, int, Any]]:
         """Return what has happened, in order: (kind, index or term, value).
 
-        The value is a list of (EntryType, data), or the data of a snapshot, or None.
+        The value is a list of (EntryType, data), the data of a snapshot, the name of a leader, or None.
         """
     def install_snapshot(self, index: int, data: bytes) -> bool:
         """Replace the records up to `index`, which is applied, by a snapshot.
@@ -98,4 +100,7 @@ class RaftNode(StreamBase):
     def peer(self) -> bytes:
         """The name of this member."""
     def state(self) -> dict[str, Any]:
-        """Return the numbers of the state, and the peers: {name: (index, ns since heard of or -1)}."""
+        """Return the numbers of the state, and the peers: {name: (index, ns since heard of or -1)}.
+
+        "changing" is the peer that a record adds or removes that is not committed yet.
+        """

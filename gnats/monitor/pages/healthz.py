@@ -11,7 +11,9 @@ from gnats.monitor.pages.options import HealthzOptions
 from gnats.monitor.pages.render import Page
 
 if TYPE_CHECKING:
+    from gnats.jetstream.cluster.entries import StreamAssignment
     from gnats.jetstream.control.jetstream import JetStream
+    from gnats.jetstream.control.metagroup import MetaGroup
     from gnats.options.options import Options
 
 OK, BAD_REQUEST, NOT_FOUND, INTERNAL_ERROR, UNAVAILABLE = 200, 400, 404, 500, 503
@@ -61,7 +63,71 @@ def _health(server: HealthzServer, options: HealthzOptions) -> Page:
         return _unwell(UNAVAILABLE, "JETSTREAM", str(NOT_ENABLED()), options.details, status="unavailable")
     if options.js_enabled or options.js_enabled_only:
         return {"status": "ok", "status_code": OK}
+    if js.cluster:
+        if problem := _meta_problem(js.cluster):
+            return _unwell(UNAVAILABLE, "JETSTREAM", problem, options.details, status="unavailable")
+        if options.js_meta_only:
+            return {"status": "ok", "status_code": OK}
+        return _assets_health(js, js.cluster, options)
     return _jetstream_health(js, options)
+
+
+def _meta_problem(meta: "MetaGroup") -> str:
+    """Return what is wrong with this server's part of the meta group, "": nothing."""
+    if meta.failure:
+        return f"JetStream meta layer is not running: {meta.failure}"
+    if meta.is_recovering:
+        return "JetStream is still recovering meta layer"
+    if not meta.leader:
+        return "JetStream has not established contact with a meta leader"
+    if not meta.is_current:
+        return "JetStream is not current with the meta leader"
+    return ""
+
+
+def _assets_health(js: "JetStream", meta: "MetaGroup", options: HealthzOptions) -> Page:
+    """Check the streams and consumers that the cluster has assigned to this server."""
+    account, stream, consumer = options.account, options.stream, options.consumer
+    assigned = {(each.account, each.name) for each in _assigned(meta)}
+    if account and next(meta.state.streams_of(account), None) is None:
+        return _missing("ACCOUNT", f"JetStream account {quote(account)} not found", options)
+    if stream and (account, stream) not in assigned:
+        problem = f"JetStream stream {quote(stream)} not found on account {quote(account)}"
+        return _missing("STREAM", problem, options)
+    if consumer:
+        known = meta.state.consumer(account, stream, consumer)
+        if known is None or not known.group.is_member(meta.peer):
+            return _no_consumer(options)
+    return _report(list(_asset_problems(js, meta, options)), options)
+
+
+def _assigned(meta: "MetaGroup") -> "Iterator[StreamAssignment]":
+    for stream in meta.state.streams():
+        if stream.group.is_member(meta.peer) and stream.restore is None and not stream.unsupported:
+            yield stream
+
+
+def _asset_problems(js: "JetStream", meta: "MetaGroup", options: HealthzOptions) -> Iterator[Page]:
+    """Yield assigned streams and consumers that are not served or cannot be written."""
+    for asset in _assigned(meta):
+        name = asset.account
+        if options.account not in ("", name) or options.stream not in ("", asset.name):
+            continue
+        about: Page = {"account": name, "stream": asset.name}
+        jsa = js.accounts.get(name)
+        stream = jsa.streams.get(asset.name) if jsa else None
+        problem = (stream.failure or stream.offline_reason) if stream else "stream not found"
+        if stream is None or problem:
+            where = f"JetStream stream '{name} > {asset.name}' is not current"
+            yield {"type": "STREAM"} | about | {"error": f"{where}: {problem}"}
+            continue
+        for each in meta.state.consumers_of(name, asset.name):
+            if options.consumer not in ("", each.name) or not each.group.is_member(meta.peer):
+                continue
+            if each.name not in stream.consumers:
+                where = f"JetStream consumer '{name} > {asset.name} > {each.name}' is not current"
+                about["consumer"] = each.name
+                yield {"type": "CONSUMER"} | about | {"error": f"{where}: consumer not found"}
 
 
 def _jetstream_health(js: "JetStream", options: HealthzOptions) -> Page:
@@ -72,20 +138,28 @@ def _jetstream_health(js: "JetStream", options: HealthzOptions) -> Page:
     if stream and not (_is_name(stream) and (base / account / "streams" / stream).is_dir()):
         problem = f"JetStream stream {quote(stream)} not found on account {quote(account)}"
         return _missing("STREAM", problem, options)
-    problems = list(_problems(js, base, options))
-    if problems:
-        if not options.details:
-            return {"status": "unavailable", "status_code": UNAVAILABLE, "error": problems[0]["error"]}
-        return {"status": "error", "status_code": UNAVAILABLE, "errors": problems}
-    if consumer:
+    page = _report(list(_problems(js, base, options)), options)
+    if consumer and page["status_code"] == OK:
         found = js.accounts[account].streams.get(stream) if account in js.accounts else None
         if found is None or consumer not in found.consumers:
-            problem = (
-                f"JetStream consumer {quote(consumer)} not found for stream {quote(stream)}"
-                f" on account {quote(account)}"
-            )
-            return _missing("CONSUMER", problem, options)
-    return {"status": "ok", "status_code": OK}
+            return _no_consumer(options)
+    return page
+
+
+def _report(problems: list[Page], options: HealthzOptions) -> Page:
+    if not problems:
+        return {"status": "ok", "status_code": OK}
+    if not options.details:
+        return {"status": "unavailable", "status_code": UNAVAILABLE, "error": problems[0]["error"]}
+    return {"status": "error", "status_code": UNAVAILABLE, "errors": problems}
+
+
+def _no_consumer(options: HealthzOptions) -> Page:
+    problem = (
+        f"JetStream consumer {quote(options.consumer)} not found for stream {quote(options.stream)}"
+        f" on account {quote(options.account)}"
+    )
+    return _missing("CONSUMER", problem, options)
 
 
 _LONGEST = 255

@@ -236,6 +236,32 @@ function showLinks(page) {
   fill("link_rows", [...problems, ...cells], "none");
 }
 
+// Show the members of the meta group; a follower knows the standing of the leader alone.
+function showMeta(varz) {
+  const meta = varz.jetstream?.meta;
+  element("meta").hidden = !meta;
+  if (!meta) return;
+  put("meta_title", `JetStream cluster ${meta.name}: ${meta.cluster_size} servers, ${meta.quorum_needed} needed`);
+  const leads = meta.leader === varz.server_name;
+  const others = meta.replicas ?? [];
+  const cells = others.map((each) => {
+    const leader = each.name === meta.leader;
+    const known = leads || leader;
+    const bad = each.offline || (known && !each.current);
+    const role = [leader ? "leader" : "follower", each.offline ? "offline" : known && !each.current ? "behind" : ""];
+    return [
+      each.name, [role.filter(Boolean).join(", "), bad ? "bad" : ""], n(leads ? count(each.lag ?? 0) : ""),
+      n(each.active ? `${decimals.format(each.active / 1e9)} s ago` : ""), each.peer,
+    ];
+  });
+  if (!meta.leader) cells.unshift([["no leader is known", "bad"], "", n(""), n(""), ""]);
+  if (!others.some((each) => each.name === varz.server_name)) {
+    cells.push([varz.server_name, leads ? "leader, this server" : "follower, this server", n(""), n(""), leads ? meta.peer : ""]);
+  }
+  cells.sort((a, b) => String(a[0]).localeCompare(String(b[0])));
+  fill("meta_rows", cells, "none");
+}
+
 async function showSubscriptions(conns) {
   const asked = conns.filter((conn) => conn.subscriptions > 0 && conn.subscriptions <= MOST_SUBS);
   const pages = await Promise.all(asked.map((conn) => get(`connz?cid=${conn.cid}&subs=detail`)));
@@ -279,6 +305,7 @@ async function poll() {
   showServer(varz);
   showAccounts(accounts);
   showLinks(links);
+  showMeta(varz);
   const busiest = showConnections([receivers, senders]);
   showClosed(closed);
   if (polls % SUBS_EVERY === 0) await showSubscriptions(busiest);

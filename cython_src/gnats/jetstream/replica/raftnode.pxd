@@ -33,6 +33,7 @@ cpdef enum:
     APPLIED_LEAD            # this server leads from now on, in the term `index`,
     APPLIED_FOLLOW          # or does not any more
     APPLIED_TRUST           # records that were lost to damage are there again
+    APPLIED_LEADER          # the peer with the id `index` leads as far as this server knows; 0: none is known
 
 
 cdef struct Applied:
@@ -78,6 +79,7 @@ cdef class RaftNode(StreamBase):
     cdef Applied *first_applied
     cdef Applied **last_applied
     cdef size_t applied_bytes
+    cdef uint64_t shown_leader       # the last one that was noted for the control loop
     cdef bint told                   # the control loop was told of the queue, or of the failure
 
     cdef void release(self) noexcept

@@ -277,7 +277,7 @@ cdef class RaftNode(StreamBase):
     def take(self) -> list:
         """Return what has happened, in order: tuples (kind, index or term, value).
 
-        The value is a list of (EntryType, data), or the data of a snapshot, or None.
+        The value is a list of (EntryType, data), the data of a snapshot, the name of a leader, or None.
         """
         cdef Applied *first
         cdef Applied *at
@@ -296,6 +296,8 @@ cdef class RaftNode(StreamBase):
             while at != NULL:
                 if at.kind == APPLIED_ENTRIES:
                     found.append((APPLIED_ENTRIES, at.index, entries_of(at)))
+                elif at.kind == APPLIED_LEADER:
+                    found.append((APPLIED_LEADER, 0, name_of(at.index)))
                 else:
                     found.append(
                         (at.kind, at.index, at.data[:at.n] if at.kind == APPLIED_SNAPSHOT else None))
@@ -367,6 +369,7 @@ cdef class RaftNode(StreamBase):
                 "pterm": r.pterm, "pindex": r.pindex, "durable": r.durable, "commit": r.commit, "applied": r.applied,
                 "snapshot": r.snapshot_index, "size": r.size, "quorum": r.size // 2 + 1, "observer": bool(r.observer),
                 "catching_up": bool(r.catching_up), "doubted": r.doubted,
+                "changing": name_of(r.change.peer) if r.change.index else b"",
                 "peers": {
                     name_of(r.peers[i].id): (
                         r.pindex if r.peers[i].id == r.id else r.peers[i].match,
@@ -395,6 +398,9 @@ cdef class RaftNode(StreamBase):
             if self.armed == 0 or when < self.armed:
                 self.armed = when
                 self.engine.arm(&self.timer, when)
+        if self.begun and self.raft.leader != self.shown_leader and not self.raft.failure:
+            self.shown_leader = self.raft.leader
+            self.note(APPLIED_LEADER, self.shown_leader, 0, NULL, 0)
         if (self.first_applied != NULL or self.raft.failure) and not self.told:
             self.told = self.client.inbox.post_data(
                 EV_JETSTREAM, <void *> self, &self.client.inbox.own, RAFT_NEWS, 0, NULL, 0)
