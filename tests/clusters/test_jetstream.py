@@ -74,9 +74,7 @@ class Members:
 
     def stream(self, member: int = 0, **config: Any) -> str:
         name = f"S{next(_names)}"
-        info = self.api(
-            member, f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"]} | config
-        )
+        info = self.api(member, f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"]} | config)
         assert info["did_create"]
         self.reachable(f"{name}.ready")
         self.api(member, f"STREAM.PURGE.{name}")
@@ -154,9 +152,7 @@ def test_a_stream_is_the_same_from_every_member(members: Members) -> None:
         assert message["subject"] == f"{name}.1"
         assert name in members.api(member, "STREAM.NAMES")["streams"]
         (listed,) = [
-            each
-            for each in members.api(member, "STREAM.LIST")["streams"]
-            if each["config"]["name"] == name
+            each for each in members.api(member, "STREAM.LIST")["streams"] if each["config"]["name"] == name
         ]
         assert listed["state"]["messages"] == 3
     assert members.api(2, f"STREAM.MSG.DELETE.{name}", {"seq": READY + 1})["success"]
