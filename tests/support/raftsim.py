@@ -49,7 +49,7 @@ class Disk:
     lost: int = 0
     """Records up to here were lost to damage; 0: none, or this member has them again."""
     lost_term: int = 0
-    """The term when this member saw that; 0: it has not."""
+    """The term of the last of them."""
 
     def apply(self, count: int) -> None:
         """Make the first `count` changes of the log durable."""
@@ -74,15 +74,17 @@ class Disk:
         """Lose durable records from some index on, perhaps with the snapshot. False: there is nothing to lose."""
         base = self.snapshot[1] if self.snapshot else 0
         last = max(self.log, default=base)
+        term = int.from_bytes(self.log[last][8:16], "little") if self.log else 0
         first = rng.randint(base + 1, max(last, base + 1))
         if self.snapshot and rng.random() < 0.3:
+            term = term or self.snapshot[0]
             self.snapshot = None
             first = 0
         elif first > last:
             return False
         self.log = {at: each for at, each in self.log.items() if at < first}
-        self.lost = max(self.lost, last)
-        self.lost_term = 0
+        if last > self.lost:
+            self.lost, self.lost_term = last, max(self.lost_term, term)
         return True
 
 
@@ -130,7 +132,6 @@ class Member:
             del self.log[later]
         disk.log = dict(self.log)
         if disk.lost:
-            disk.lost_term = disk.lost_term or raft.now()["term"]
             self.distrust(raft)
 
     def distrust(self, raft: RaftProbe) -> None:
@@ -142,6 +143,9 @@ class Member:
         self.disk.crash(self.sim.rng)
         if damaged:
             self.sim.damaged += self.disk.damage(self.sim.rng)
+
+    def close(self) -> None:
+        """End the test."""
 
     def call(self, work: Callable[[RaftProbe], object]) -> None:
         """Give the core something to do, then what belongs to the end of a batch."""
@@ -301,7 +305,7 @@ class Member:
             self.sim.elected(self, term)
 
     def trusted(self) -> None:
-        self.disk.lost = 0
+        self.disk.lost = self.disk.lost_term = 0
 
     def failed(self, why: int) -> None:
         raise Unsafe(f"{self.name!r} has stopped: {why}")
@@ -355,6 +359,9 @@ class FilesMember(Member):
         if damaged and self.damage():
             self.sim.damaged += 1
             self.disk.lost = 1  # it may be
+
+    def close(self) -> None:
+        self.files.close()
 
     def damage(self) -> bool:
         """Change a byte of a snapshot, or of a block that has records behind it: the end of a log may be a crash's."""
@@ -714,4 +721,6 @@ def simulate(seed: int, *, size: int = 3, seconds: int = 20, changes: bool = Fal
         sim.changes(end)
     sim.run(end)
     sim.finish()
+    for member in sim.members:
+        member.close()
     return sim

@@ -36,7 +36,7 @@ cdef class RaftFiles:
     cdef const char *what            # the file that failed, and the errno
     cdef int error
     cdef uint64_t lost               # at the start: records up to here were lost to damage; 0: none
-    cdef uint64_t lost_term          # the term at that time
+    cdef uint64_t lost_term          # the term of the last of them, or a later one
     cdef uint64_t unread             # at the start: index of the last snapshot that is damaged
 
     cdef int failed(self, const char *what, int error) noexcept nogil

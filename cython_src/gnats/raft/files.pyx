@@ -16,8 +16,10 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.raft.messages cimport (
     SNAPSHOT_LEAST,
     TERM_VOTE_SIZE,
+    AppendEntry,
     PeerState,
     Snapshot,
+    decode_append_entry,
     decode_peer_state,
     decode_snapshot,
     decode_term_vote,
@@ -397,6 +399,7 @@ cdef class RaftFiles:
 
     cdef bint replay(self, Raft *r) noexcept nogil:
         """Replay the records behind the snapshot, and cut off those that do not continue it. False: it failed."""
+        cdef AppendEntry ae
         cdef Slice data
         cdef int code = STORE_OK
         cdef uint64_t last, known = self.lost
@@ -423,8 +426,11 @@ cdef class RaftFiles:
             self.lost = max(self.lost, self.unread)
         # Before the records behind the damage go: this server must never forget that it had them.
         if self.lost > known or self.lost_term == 0:
+            # It has acknowledged nothing of a later term than that of the last record, if that can be read.
             self.lost_term = r.term
-            if self.lost and self.save_distrust(self.lost, r.term) < 0:
+            if self.lost == last and self.find(last, &data) == STORE_OK and decode_append_entry(data.p, data.n, &ae):
+                self.lost_term = ae.term
+            if self.lost and self.save_distrust(self.lost, self.lost_term) < 0:
                 return False
         return r.pindex == last or self.drop_behind(r.pindex)
 

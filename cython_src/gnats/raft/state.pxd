@@ -141,7 +141,7 @@ cdef struct Raft:
     bint saving                # term and vote are not durable yet
     bint initializing          # a new member of a new group: its log may be empty
     uint64_t doubted           # see raft_distrust(); 0: nothing was lost
-    uint64_t doubted_term      # the term when it was
+    uint64_t doubted_term      # no lost record was of a later term
     bint managed               # peers change by proposals alone; else a leader adds those that it hears
     bint full                  # set by the owner: it takes nothing more for now
     bint observer              # it does not become a leader
