@@ -39,7 +39,8 @@ SMALL = {"block_size": 1500}
 USES: dict[str, dict[str, Any]] = {
     "written": SMALL,
     "synced": SMALL | {"sync_always": True},
-    "encrypted": SMALL | {"sync_always": True, "cipher": "chacha", "key": b"a key of the server", "account": "A"},
+    "encrypted": SMALL
+    | {"sync_always": True, "cipher": "chacha", "key": b"a key of the server", "account": "A"},
 }
 STEPS = 60
 CHANGES = ("write", "sync", "open", "rename", "unlink", "truncate", "mkdir")
@@ -158,8 +159,12 @@ class Use:
         self.look(self.open, "when it is opened again", KILL)
         # An open directory has the log as it is now, whatever a failure before that has left.
         now = self.open.now
-        self.base, self.last, self.commit = now["snapshot"], now["pindex"], max(now["commit"], now["snapshot"])
-        self.terms = {self.base: self.terms[self.base], **self.terms}
+        self.base, self.last, self.commit = (
+            now["snapshot"],
+            now["pindex"],
+            max(now["commit"], now["snapshot"]),
+        )
+        self.terms[self.last] = now["pterm"]
         self.log = {index: self.log_at(index) for index in range(self.base + 1, self.last + 1)}
         self.versions[KILL] = [self.log]
         self.versions[POWER].append(self.log)
@@ -248,16 +253,21 @@ class Use:
         self.vote()  # only a leader of another term asks for it
 
     def snapshot(self, term: int, index: int, replaces: bool) -> None:
-        what = (term, index, messages.write_peer_state(3, PEERS), self.rng.randbytes(self.rng.choice((0, 100))))
+        what = (
+            term,
+            index,
+            messages.write_peer_state(3, PEERS),
+            self.rng.randbytes(self.rng.choice((0, 100))),
+        )
         new = {} if replaces else {at: data for at, data in self.log.items() if at > index}
         self.snapshots.append(what)
         if replaces:
             self.replaces.add(index)
-        self.terms[index] = term
         self.cut(new)
         if self.failed("save_snapshot", self.probe().save_snapshot(what, replaces)):
             self.halted = True
             return
+        self.terms[index] = term
         for which in (KILL, POWER):
             kept = self.kept[which].items()
             self.kept[which] = {at: data for at, data in kept if at > index and not replaces}
@@ -322,7 +332,9 @@ class Use:
         if Path(found.files.directory, "peers.idx").read_bytes() not in self.peers:
             problems.append(f"{when}: the peers are others")
         # Without sync_always a loss of power costs records, and it is right to say so.
-        if (after == KILL or self.always) and (now["doubted"] or any("lost to damage" in text for text in found.warnings)):
+        if (after == KILL or self.always) and (
+            now["doubted"] or any("lost to damage" in text for text in found.warnings)
+        ):
             problems.append(f"{when}: it is taken for damage, doubted {now['doubted']}: {found.warnings}")
         snapshot = found.probe.load_snapshot()
         base, last = now["snapshot"], now["pindex"]
@@ -386,7 +398,9 @@ class TornDisk(Disk):
             if (now / name).is_file() and (now / name).stat().st_ino == child:
                 current = (now / name).read_bytes()
             if current.startswith(synced):
-                current = current[: rng.choice((len(synced), len(current), rng.randint(len(synced), len(current))))]
+                current = current[
+                    : rng.choice((len(synced), len(current), rng.randint(len(synced), len(current))))
+                ]
             (path / name).write_bytes(current)
 
 

@@ -452,7 +452,13 @@ class Sim:
     """
 
     def __init__(
-        self, seed: int, size: int = 3, begins: int = 0, *, damage: bool = False, directory: Path | None = None
+        self,
+        seed: int,
+        size: int = 3,
+        begins: int = 0,
+        *,
+        damage: bool = False,
+        directory: Path | None = None,
     ) -> None:
         self.rng = rng = random.Random(seed)
         self.seed = seed
@@ -483,7 +489,9 @@ class Sim:
         names = [b"member-%d" % number for number in range(begins)]
         self.members: list[Member] = []
         for number in range(size):
-            self.members.append((FilesMember if directory else Member)(self, number, messages.write_peer_state(begins, names)))
+            self.members.append(
+                (FilesMember if directory else Member)(self, number, messages.write_peer_state(begins, names))
+            )
 
     # -- time --
 

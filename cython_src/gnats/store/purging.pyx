@@ -1,5 +1,5 @@
 """Purge and truncate; see purging.pxd."""
-from libc.errno cimport ENOENT, errno
+from libc.errno cimport EIO, ENOENT, errno
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
@@ -353,6 +353,9 @@ cdef int truncate(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
         error = purge_all(s, 0, True)
     else:
         invalidate(s)
+        if s.index_written:   # it would bring the last sequence back
+            env_fail(&s.env, EIO, "truncate", s.last.index)
+            error = STORE_FAILED
         keep = blk_at(s, seq)
         # Without a tombstone, its message would come back. So gather all tombstones, and have memory, before a block
         # goes.

@@ -1,5 +1,6 @@
 """index.db, thw.db and sched.db; see statefile.pxd."""
 from cpython.bytearray cimport PyByteArray_AS_STRING
+from libc.errno cimport ENOENT, errno
 from libc.stddef cimport size_t
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -121,10 +122,9 @@ cdef void state_free(StateFiles *files) noexcept nogil:
 cdef void invalidate(StoreBase s) noexcept nogil:
     s.invalidations += 1
     if s.index_written:
-        unlinkat(s.env.dirfd, b"index.db", 0)
+        s.index_written = unlinkat(s.env.dirfd, b"index.db", 0) != 0 and errno != ENOENT
         unlinkat(s.env.dirfd, b"thw.db", 0)
         unlinkat(s.env.dirfd, b"sched.db", 0)
-        s.index_written = False
 
 
 # --- reading ---
