@@ -1,11 +1,11 @@
-"""Use the files of a Raft member while each of its calls fails once, and look at what a crash leaves at each call.
+"""Use the files of a Raft member while each call fails once, and look at what a crash leaves at each.
 
-test_failing_calls runs this in its own process. Prints a line for each violation of these rules. A directory that
-kill -9 or a loss of power has left opens, and has
+test_failing_calls runs this in its own process. Prints a line for each violation of these rules. A
+directory that kill -9 or a loss of power has left opens, and has
 
 * the vote, the peers and the snapshot that were saved last, or were being saved
-* with sync_always each record for which flush() and sync() returned; without it, and after kill -9 alone, each for
-  which flush() did; but those that were truncated, or are in the snapshot
+* with sync_always each record for which flush() and sync() returned; without it, and after kill -9 alone,
+  each for which flush() did; but those that were truncated, or are in the snapshot
 * nothing else than a prefix of the log, as it was at some time since then
 
 and none of that is taken for damage. A call that fails says so, and `failure` says why.
@@ -14,7 +14,6 @@ and none of that is taken for damage. A call that fails says so, and `failure` s
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import shutil
 import sys
@@ -444,7 +443,7 @@ class Turn:
         if not self.busy and kind in CHANGES:
             try:
                 self.crash(f"before {kind} {self.failing.seen(kind)}")
-            except Exception as error:  # noqa: BLE001 - nobody catches it in a call from C
+            except Exception as error:
                 self.use.problems.append(f"before {kind} {self.failing.seen(kind)}: {error!r}")
                 raise
 

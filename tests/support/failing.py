@@ -110,7 +110,7 @@ class Failing:
         self._page.synced = self._function
 
     def on_call(self, function: Callable[[str], None] | None) -> None:
-        """Call `function` with the kind of each call, before it, that may change a directory. As on_sync()."""
+        """Call `function` with the kind of each call that may change a directory, before it."""
         self._called = CALLED(lambda kind: function(KINDS[kind])) if function else CALLED()
         self._page.called = self._called
 

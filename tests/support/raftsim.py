@@ -71,7 +71,7 @@ class Disk:
         self.vote_pending = None
 
     def damage(self, rng: random.Random) -> bool:
-        """Lose durable records from some index on, perhaps with the snapshot. False: there is nothing to lose."""
+        """Lose durable records from some index on, perhaps the snapshot. False: nothing is there."""
         base = self.snapshot[1] if self.snapshot else 0
         last = max(self.log, default=base)
         term = int.from_bytes(self.log[last][8:16], "little") if self.log else 0
@@ -364,7 +364,7 @@ class FilesMember(Member):
         self.files.close()
 
     def damage(self) -> bool:
-        """Change a byte of a snapshot, or of a block that has records behind it: the end of a log may be a crash's."""
+        """Change a byte of a snapshot, or of a block with records behind it: a crash may cost the end."""
         rng = self.sim.rng
         blocks = sorted(self.path.glob("msgs/*.blk"), key=lambda path: int(path.stem))
         blocks = [path for path in blocks if b"member-" in path.read_bytes()][:-1]
@@ -447,7 +447,7 @@ class FilesMember(Member):
 class Sim:
     """A group of `size` members, of which `begins` are peers at first.
 
-    With `damage`, members lose durable records; at any time fewer than a quorum lack what they have acknowledged.
+    With `damage`, members lose durable records; fewer than a quorum lack something at any time.
     With a `directory`, members have their files there.
     """
 

@@ -43,7 +43,6 @@ from gnats.store.block cimport MsgBlock, block_sync
 from gnats.store.format.highway cimport highway, highway_key_of
 from gnats.store.putfile cimport LONGEST_NAME, put_file, read_whole, remove_file, rename_file, write_file
 from gnats.store.statefile cimport invalidate
-from gnats.store.store cimport MsgStore
 from gnats.store.writing cimport store_msg
 
 from gnats.raft.messages import write_peer_state

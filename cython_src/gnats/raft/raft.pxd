@@ -34,9 +34,9 @@ cdef bint raft_recover(
     Raft *r, uint64_t term, uint64_t vote, const Snapshot *snapshot, const PeerState *peers) noexcept nogil
 # Then each record of the log, in their order. False: it does not continue the log, which must be cut before it.
 cdef bint raft_replay(Raft *r, uint64_t index, const char *data, size_t n) noexcept nogil
-# Then, if records of the log up to an index were lost to damage, none of a later term than this: the peers count on them, so this server
-# helps to elect nobody, itself included, unless all vote, until it knows that it has all that was committed
-# (RaftEnv.trusted).
+# Then, if records of the log up to an index were lost to damage, none of a later term than this: the peers count on
+# them, so this server helps to elect nobody, itself included, unless all vote, until it knows that it has all that was
+# committed (RaftEnv.trusted).
 cdef void raft_distrust(Raft *r, uint64_t index, uint64_t term) noexcept nogil
 # Then begin. `recovering`: this server has been a member before.
 cdef void raft_begin(Raft *r, bint recovering, int64_t now) noexcept nogil

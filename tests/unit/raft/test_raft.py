@@ -8,8 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from gnats.raft.raft_probe import RaftProbe
 from support.raftsim import MS, SECOND, Member, Sim, Unsafe, simulate
+
+from gnats.raft.raft_probe import RaftProbe
 
 SEEDS = int(os.environ.get("RAFT_SEEDS", "40"))
 FIRST = int(os.environ.get("RAFT_FIRST", "1"))
