@@ -131,9 +131,7 @@ def readable(path: Path, settings: dict[str, Any], log: dict[int, bytes]) -> set
 
 
 def look(path: Path, settings: dict[str, Any], log: dict[int, bytes], left: set[int], only: set[str]) -> None:
-def look(
-    path: Path, settings: dict[str, Any], log: dict[int, bytes], left: set[int], only: set[str]
-) -> None:
+    """Open damaged files. `left`: the records that are there; `only`: the kinds of files damaged."""
     distrusted = (path / "distrust.idx").exists()
     member = Opened(path, settings)
     now = member.now
