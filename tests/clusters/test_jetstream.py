@@ -1,4 +1,4 @@
-"""Streams with one replica in clusters of gnats, of nats-server, and of both: any server serves any stream."""
+"""Streams with one replica in clusters of gnats, nats-server and both: any server serves any stream."""
 
 from __future__ import annotations
 
