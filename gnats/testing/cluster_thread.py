@@ -1,7 +1,8 @@
 """A cluster of servers in threads of this process, for tests of programs that connect to several servers."""
 
+import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -14,8 +15,10 @@ from gnats.cluster.cluster import Cluster
 from gnats.commands.cluster.plan import HUB_DOMAIN
 from gnats.go.hostport import RANDOM_PORT
 from gnats.go.url import URL
+from gnats.jetstream.control.metagroup import MetaGroup
 from gnats.leafnodes import mesh as leaf_mesh
 from gnats.leafnodes.leafnodes import LeafNodes
+from gnats.nkeys.identity import server_hash
 from gnats.options.values.cluster import LOOPBACK, ClusterOptions
 from gnats.options.values.jetstream import JetStreamOptions, check_jetstream
 from gnats.options.values.leafnodes import LeafNodeOptions, RemoteLeafOptions
@@ -136,9 +139,9 @@ class ClusterThread:
     stopped and started again one by one. Use it as a context manager, or call start() and stop(), from one
     thread.
 
-    A single server is no cluster, unless `cluster` is given: it may have JetStream, as may its leaf nodes.
-    Then each has a folder of its own below `store_dir`, which outlives a stop, and, with leaf nodes, a
-    domain: "hub", or the leaf node's name.
+    With JetStream, start() returns when a server leads it. Each server has a folder of its own below
+    `store_dir`, which outlives a stop, and, with leaf nodes, a domain: "hub", or the leaf node's name. A
+    single server is no cluster, unless `cluster` is given.
     """
 
     def __init__(self, size: int = 3, *, leafs: int = 0, name: str = "test", **options: Any) -> None:
@@ -374,6 +377,8 @@ class ClusterThread:
             except TimeoutError:
                 missing = f"{self._members.places[number].name} is not connected to just the others that run"
                 raise TimeoutError(f"{missing}, after {STOP_TIMEOUT:.0f} s") from None
+        if len(self._members.running) > len(self) // 2:
+            self._wait_for_leader()
         for number in self._leafs.running if self._members.running else ():
             server = self.leafs[number]
             try:
@@ -381,6 +386,17 @@ class ClusterThread:
             except TimeoutError:
                 missing = f"{self._leafs.places[number].name} is not connected to a server that runs"
                 raise TimeoutError(f"{missing}, after {STOP_TIMEOUT:.0f} s") from None
+
+    def _wait_for_leader(self) -> None:
+        """Return when all members know who leads JetStream, and the leader where streams can be."""
+        names = [server_hash(self._members.places[number].name) for number in self._members.running]
+        for server in self._running(self._members):
+            js = server.server.jetstream
+            if js and js.cluster:
+                try:
+                    server.run(wait_for_leader(js.cluster, names))
+                except TimeoutError:
+                    raise TimeoutError(f"no server leads JetStream, after {STOP_TIMEOUT:.0f} s") from None
 
     def _send_leaf_marks(self, group: _Group, mark: str) -> None:
         for server in self._running(group) if self._leafs.places else ():
@@ -399,6 +415,29 @@ def _with_user(block: LeafNodeOptions) -> LeafNodeOptions:
     if block.users or block.nkey:
         raise ValueError("the leafnodes block of a cluster with leafs has a username, or no credentials")
     return block if block.username else replace(block, username=_LEAF_USER, password=token_hex(16))
+
+
+async def wait_for_leader(meta: MetaGroup, peers: Iterable[str]) -> None:
+    """Return when a member knows who leads; the leader, when it knows what each of the peers can store."""
+
+    def is_ready() -> bool:
+        nodes = meta.nodes.placement()
+        return bool(meta.leader) and (
+            not meta.leads or all((node := nodes.get(peer)) and node.selectable for peer in peers)
+        )
+
+    changed = asyncio.Event()
+    meta.watchers.add(changed.set)
+    meta.lead_changed.append(lead := lambda leads: changed.set())
+    meta.nodes.changed.append(node_changed := lambda peer: changed.set())
+    try:
+        while not is_ready():
+            changed.clear()
+            await changed.wait()
+    finally:
+        meta.watchers.discard(changed.set)
+        meta.lead_changed.remove(lead)
+        meta.nodes.changed.remove(node_changed)
 
 
 def _cluster_of(server: Server) -> Cluster:

@@ -303,6 +303,37 @@ def test_a_failed_start_leaves_no_server_behind() -> None:
     assert set(threading.enumerate()) == before
 
 
+async def test_streams_are_served_by_any_member(tmp_path: Path) -> None:
+    """From start() on, also after members have been stopped and started again."""
+    jetstream = JetStreamOptions(enabled=True, store_dir=str(tmp_path))
+    cluster = ClusterThread(3, jetstream=jetstream)
+    await asyncio.to_thread(cluster.start)
+    try:
+        async with (
+            joined(cluster.servers[0].client_url) as first,
+            joined(cluster.servers[1].client_url) as second,
+        ):
+            streams = [
+                await first.jetstream(timeout=TIMEOUT).add_stream(name=name, subjects=[name])
+                for name in ("a", "b")
+            ]
+            assert all(each.did_create for each in streams)
+            await asyncio.to_thread(cluster.wait_for_interest)
+            for name in ("a", "b"):
+                ack = await second.jetstream(timeout=TIMEOUT).publish(name, b"x")
+                assert (ack.stream, ack.seq) == (name, 1)
+            names = {each.config.name for each in await second.jetstream(timeout=TIMEOUT).streams_info()}
+            assert names == {"a", "b"}
+        for number in range(3):
+            await asyncio.to_thread(cluster.stop, number)
+            await asyncio.to_thread(cluster.start, number)
+            async with joined(cluster.servers[number].client_url) as client:
+                info = await client.jetstream(timeout=TIMEOUT).stream_info("a")
+                assert info.state.messages == 1
+    finally:
+        await asyncio.to_thread(cluster.stop)
+
+
 def test_options_are_refused_as_the_server_does() -> None:
     jetstream = JetStreamOptions(enabled=True, extension_hint="x")
     with pytest.raises(OptionError, match="expected 'no_extend'"):

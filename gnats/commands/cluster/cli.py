@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--js",
         action="store_true",
-        help="with JetStream (of one server, with or without leaf nodes: not supported in a cluster yet)",
+        help="with JetStream, streams with one replica (with --gateways: not supported yet)",
     )
     up.add_argument(
         "--store",

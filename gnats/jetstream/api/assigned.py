@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from gnats.go.json import Json
 from gnats.go.text import os_error
 from gnats.jetstream import errors
 from gnats.jetstream.api.consumer_requests import identity_header
@@ -67,7 +68,10 @@ class Assigned:
     def carry_out(self, changes: Iterable[Change]) -> None:
         """Carry out changes, behind those that wait."""
         for change in changes:
-            if self._closed or not self._concerns(change):
+            if self._closed:
+                continue
+            if not self._concerns(change):
+                self._answer_for_others(change)
                 continue
             account = change.assignment.account
             self._waiting.setdefault(account, deque()).append(change)
@@ -88,6 +92,19 @@ class Assigned:
 
     def _concerns(self, change: Change) -> bool:
         return change.member or change.was_member or self._stream(change) is not None
+
+    def _answer_for_others(self, change: Change) -> None:
+        """Answer, as the leader, for the removal of a stream whose servers are all offline."""
+        asset, meta = change.assignment, self._meta
+        if (
+            change.kind is Kind.REMOVED
+            and isinstance(asset, StreamAssignment)
+            and asset.reply
+            and not change.recovering
+            and meta.leads
+            and not any(meta.nodes.is_online(peer) for peer in asset.group.peers)
+        ):
+            self._responder.respond(self._request(asset, "stream_delete_response"), {"success": True})
 
     def _stream(self, change: Change) -> Stream | None:
         """Return the stream as it is at this server."""
@@ -174,7 +191,7 @@ class Assigned:
             members = await describe(request, stream, {}, domain=self.js.domain, cluster=self.js.cluster_info)
         else:
             request = self._request(asset, "stream_create_response")
-            more = {"did_create": made or change.previous is None}
+            more: Json = {"did_create": True} if made or change.previous is None else {}
             members = await describe(request, stream, more, cluster=self.js.cluster_info)
         if members is not None:
             self._responder.respond(request, members)

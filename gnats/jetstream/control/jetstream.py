@@ -19,7 +19,7 @@ from gnats.jetstream.control.jsaccount import JSAccount, difference
 from gnats.jetstream.control.lanes import Hold, Lanes, account_claim, creation_claims
 from gnats.jetstream.control.metagroup import MetaGroup
 from gnats.jetstream.control.recovery import recover
-from gnats.jetstream.control.shared import Shared
+from gnats.jetstream.control.shared import Group, Shared
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.settings.reservations import Resources
 from gnats.options.values.jetstream import JetStreamConfig, JetStreamOptions, make_directory
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
     from gnats.jetstream.cluster.meta import Change
     from gnats.jetstream.cluster.nodes import Nodes
-    from gnats.jetstream.control.raftgroup import RaftGroup
     from gnats.log.logger import Logger
 
 SNAPSHOTS_AT_ONCE = 16
@@ -116,6 +115,7 @@ class JetStream:
         shared.loop.add_reader(shared.engine.fileno(), shared.engine.run_timers)
         self._api: RequestApi | None = None
         self._part: Part | None = None
+        self._meta: MetaGroup | None = None
         self._syncing: asyncio.Task[None] | None = None
         self._enabling = asyncio.Lock()
         self.snapshots = asyncio.Semaphore(SNAPSHOTS_AT_ONCE)
@@ -128,7 +128,7 @@ class JetStream:
     @property
     def cluster(self) -> MetaGroup | None:
         """What decides in a cluster which servers have which streams and consumers; None without one."""
-        return self.shared.meta
+        return self._meta
 
     def join(
         self,
@@ -144,7 +144,8 @@ class JetStream:
         connections to other servers; `links_changed` are called when these change. `removed` is called when
         the cluster has removed this server: it must disable JetStream.
         """
-        self.shared.meta = MetaGroup(self.shared, nodes, nodes.peer, self._carry_out, removed)
+        self._meta = MetaGroup(self.shared, nodes, nodes.peer, self._carry_out, removed)
+        self.shared.forget_consumer = self._meta.forget_consumer
         self.shared.cluster_info = self.cluster_info
         self._routes = routes
         self._links, self._links_changed = links, links_changed
@@ -156,8 +157,8 @@ class JetStream:
 
     def _begin_group(self, peer: str) -> None:
         """Take part in the meta group: another server can be reached."""
-        if self.shared.meta:
-            self.shared.meta.begin()
+        if self._meta:
+            self._meta.begin()
 
     # -- resources -------------------------------------------------------------------------------------------
 
@@ -218,9 +219,9 @@ class JetStream:
 
     def meta_info(self, *, full: bool) -> Json | None:
         """Describe the meta group (MetaClusterInfo), its replicas if `full`; None without one."""
-        if self.shared.meta is None or self._api is None:
+        if self._meta is None or self._api is None:
             return None
-        return self.shared.meta.info(full=full, waiting=self._api.waiting)
+        return self._meta.info(full=full, waiting=self._api.waiting)
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -241,8 +242,8 @@ class JetStream:
                 await self.configure_account(account)
             except ApiError as exc:
                 raise ServerError(f"Error enabling jetstream on configured accounts: {exc}") from exc
-        if self.shared.meta:
-            await self._start_cluster(self.shared.meta)
+        if self._meta:
+            await self._start_cluster(self._meta)
 
     async def _start_cluster(self, meta: MetaGroup) -> None:
         """Recover what the cluster has assigned to this server. Raises ServerError."""
@@ -359,10 +360,10 @@ class JetStream:
                 self.check_resources(limits)
                 jsa = self.accounts[account.name] = JSAccount(self.shared, self._resources, account, limits)
                 jsa.log_limits()
-                if self.shared.meta is None:
+                if self._meta is None:
                     await recover(jsa)
                 elif self._part:
-                    self._part.carry_out(self.shared.meta.assigned(account.name))
+                    self._part.carry_out(self._meta.assigned(account.name))
 
     def reach_origins(self, account: Account) -> None:
         """Try at once what failed before: another server has connected this account, which may have the
@@ -393,7 +394,7 @@ class JetStream:
                 for group in waiting:
                     await group.led.wait()
 
-    def _retire(self) -> list[RaftGroup]:
+    def _retire(self) -> list[Group]:
         self.shared.retires = True
         return [group for group in list(self.shared.groups) if group.retire()]
 
@@ -413,13 +414,13 @@ class JetStream:
             task.cancel()
         if self._transfers:
             await asyncio.wait(self._transfers)
-        if self.shared.meta:
-            self.shared.meta.nodes.changed.remove(self._begin_group)
+        if self._meta:
+            self._meta.nodes.changed.remove(self._begin_group)
             if usage := self._cluster_usage:
-                self.shared.meta.nodes.changed.remove(usage.publish_again)
+                self._meta.nodes.changed.remove(usage.publish_again)
                 self._links_changed.discard(usage.publish_again)
                 usage.close()
-            await self.shared.meta.close()
+            await self._meta.close()
         for jsa in self.accounts.values():
             await jsa.close()
         await self.shared.close()

@@ -283,8 +283,8 @@ class JSAccount:
 
         It is applied at once, unless the servers of a cluster have to agree.
         """
-        if (meta := self.shared.meta) and isinstance(proposal, ConsumerDeleteProposal):
-            meta.forget_consumer(self.name, proposal.stream, proposal.name, proposal.created)
+        if (forget := self.shared.forget_consumer) and isinstance(proposal, ConsumerDeleteProposal):
+            forget(self.name, proposal.stream, proposal.name, proposal.created)
         result: Result = await self.apply(proposal)
         return result
 

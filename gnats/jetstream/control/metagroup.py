@@ -69,6 +69,8 @@ class MetaGroup:
         """The member, from start() on."""
         self.lead_changed: list[Callable[[bool], object]] = []
         """Called with whether this server leads, when it begins to and when it ends."""
+        self.watchers: set[Callable[[], object]] = set()
+        """Called when another server leads, or none."""
         self._removals: dict[str, Callable[[], None]] = {}
         self._staging: Staging | None = Staging()
         """The changes of the start; None once they are carried out."""
@@ -344,6 +346,8 @@ class MetaGroup:
             else:
                 self._wait_for_leader()
         self._has_led = False
+        for watcher in list(self.watchers):
+            watcher()
 
     def _wait_for_leader(self) -> None:
         """Log when there is no leader for long. An election takes a few seconds."""

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from gnats.accounts.internal_clients import InternalClients
     from gnats.jetstream.consumer.consumer import Consumer as NativeConsumer
     from gnats.jetstream.control.advisories import Advisories
-    from gnats.jetstream.control.metagroup import MetaGroup
     from gnats.jetstream.control.proposals import Proposal, Result
-    from gnats.jetstream.control.raftgroup import RaftGroup
     from gnats.jetstream.engine.engine import Engine
+    from gnats.jetstream.replica.raftnode import RaftNode
     from gnats.log.logger import Logger
     from gnats.options.options import Options
     from gnats.options.values.jetstream import JetStreamConfig
@@ -37,6 +36,19 @@ class Owner(Protocol):
 
     def on_event(self, what: int, number: int, data: bytes) -> None:
         """Handle an event of the native half: its kind, and a number and bytes that depend on the kind."""
+
+
+class Group(Protocol):
+    """A Raft group that this server takes part in: a RaftGroup."""
+
+    node: RaftNode
+    led: asyncio.Event
+    """Whether some server leads it."""
+    had_leader: bool
+    leader_since: int | None
+
+    def retire(self) -> bool:
+        """Let another member lead, and never lead again. False: this server did not lead."""
 
 
 class Shared:
@@ -71,12 +83,13 @@ class Shared:
         """What accounts use at other servers; nothing outside a cluster."""
         self.batch_limits = BatchLimits()
         self._limit_batches(config.options.limits)
-        self.meta: MetaGroup | None = None
-        """Decides, in a cluster, which servers have which streams and consumers."""
+        self.forget_consumer: Callable[[str, str, str, int], None] | None = None
+        """In a cluster, has a consumer of this server, which nobody used, removed at all servers: by account,
+        stream, name, and when it was made."""
         self.cluster_info: dict[str, object] | None = None
         """In a cluster, the member `cluster` of the description of a consumer."""
         self.loop = asyncio.get_running_loop()
-        self.groups: set[RaftGroup] = set()
+        self.groups: set[Group] = set()
         """The Raft groups that this server takes part in."""
         self.retires = False
         """Whether this server is about to go: it leads no group any more."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from gnats.accounts.account import Account
     from gnats.jetstream.cluster.nodes import Nodes
     from gnats.jetstream.control.jetstream import JetStream
-    from gnats.jetstream.control.raftgroup import RaftGroup
+    from gnats.jetstream.control.shared import Group
 
 
 class RaftzServer(Named, Protocol):
@@ -51,7 +51,7 @@ def raft_groups(server: RaftzServer, options: RaftzOptions) -> Page:
     return {account.name: shown} if shown else {}
 
 
-def _group(group: "RaftGroup", account: str, nodes: "Nodes | None") -> Page:
+def _group(group: "Group", account: str, nodes: "Nodes | None") -> Page:
     state, own = group.node.state(), group.node.peer
     page: Page = {
         "id": _text(own),
@@ -98,7 +98,7 @@ def _peer(name: str, *, known: bool, index: int, heard: int) -> Page:
     return peer | ({"last_seen": duration(heard)} if heard >= 0 else {})
 
 
-def _log(group: "RaftGroup") -> Page:
+def _log(group: "Group") -> Page:
     state = group.node.files.log.state()
     return {
         "messages": state.msgs,
