@@ -13,6 +13,7 @@ from support.caller import Caller
 from support.clusters import Cluster
 from support.launch import Launch, launcher, require
 from support.monitor import monitor
+from support.routepeer import POOL
 from support.servers import REFERENCE, Server, until
 
 from gnats import Options
@@ -222,6 +223,7 @@ def test_gnats_knows_nats_servers(cluster: Cluster, gnats: ServerThread) -> None
         assert node.stats
         assert node.stats.ha_assets == 1
     assert gnats.call(lambda server: server.nodes.active_peers())[0] == GNATS  # type: ignore[union-attr]
+    until(lambda: [route.get("remote_name") for route in cluster.routes(1)].count("gnats") == POOL + 1)
     cluster[1].stop()
     until(lambda: nodes_of(gnats)[S1].offline)
     assert not nodes_of(gnats)[S0].offline
