@@ -430,6 +430,8 @@ class Server:
         jetstream, self.jetstream = self.jetstream, None
         if jetstream:
             await jetstream.close()
+        if self.js_engine:
+            asyncio.get_running_loop().remove_reader(self.js_engine.fileno())
         if self.operator_accounts:
             await self.operator_accounts.close()
         if self.tls:

@@ -72,6 +72,16 @@ class Operated(Cluster):
 
         return int(until(agreed)[1:])
 
+    def settle(self) -> int:
+        """Wait until the leader knows that both others have all that it has; return its number."""
+
+        def settled() -> bool:
+            others = self.meta(self.leader()).get("replicas", [])
+            return len(others) == 2 and all(each["current"] and each["name"][0] == "s" for each in others)
+
+        until(settled)
+        return self.leader()
+
     def follower(self) -> int:
         return (self.leader() + 1) % len(self)
 
@@ -105,7 +115,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Operated
     require_all(request.param)
     with launcher(REFERENCE, tmp_path) as launch:
         cluster = Operated(launch, request.param, tmp_path)
-        cluster.leader()
+        cluster.settle()
         yield cluster
 
 
@@ -116,7 +126,7 @@ def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     directory = tmp_path_factory.mktemp("operated")
     with launcher(REFERENCE, directory) as launch:
         cluster = Operated(launch, request.param, directory)
-        cluster.leader()
+        cluster.settle()
         yield cluster
 
 
@@ -133,8 +143,7 @@ WAL = ["messages", "bytes", "first_seq", "first_ts", "last_seq", "last_ts", "con
 
 
 def test_pages_show_the_meta_group(shared: Operated) -> None:
-    leader = shared.leader()
-    until(lambda: all(each["current"] for each in shared.meta(leader)["replicas"]))
+    leader = shared.settle()
     for number in range(3):
         page = monitor(shared[number], "/jsz")
         meta = page["meta_cluster"]
@@ -243,9 +252,8 @@ def test_the_leader_steps_down(shared: Operated) -> None:
 def test_the_lead_goes_where_it_is_sent(shared: Operated) -> None:
     for _ in range(2):
         for placement in {"preferred": "s{}"}, {"tags": ["n:{}", "both"]}, {"cluster": "C", "tags": ["n:{}"]}:
-            leader = shared.leader()
+            leader = shared.settle()
             wanted = (leader + 1) % 3
-            until(lambda leader=leader: all(each["current"] for each in shared.meta(leader)["replicas"]))  # type: ignore[misc]
             body = json.loads(json.dumps({"placement": placement}).replace("{}", str(wanted)))
             with shared.operator(wanted) as caller:
                 assert caller.request("$JS.API.META.LEADER.STEPDOWN", body).json["success"]
@@ -326,7 +334,7 @@ def test_a_server_is_removed(cluster: Operated, by_id: bool, leads: bool) -> Non
     assert (advisory["server"], advisory["cluster"]) == (f"s{gone}", "C")
     cluster[gone].wait_log("JetStream being DISABLED, our server was removed from the cluster")
     until(lambda: not cluster.js(gone))
-    assert health(cluster[gone]) == (503, {"status": "unavailable", "error": "JetStream not enabled"})
+    assert health(cluster[gone]) == (503, {"status": "unavailable", "error": "JetStream not enabled (10076)"})
     leader = cluster.leader()
     meta = cluster.meta(leader)
     assert (meta["cluster_size"], meta["quorum_needed"]) == (2, 2)
@@ -336,8 +344,7 @@ def test_a_server_is_removed(cluster: Operated, by_id: bool, leads: bool) -> Non
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR2], ids=["ends", "lame duck"])
 def test_another_leads_at_once_when_the_leader_goes(cluster: Operated, signum: signal.Signals) -> None:
-    leader = cluster.leader()
-    until(lambda: all(each["current"] for each in cluster.meta(leader)["replicas"]))
+    leader = cluster.settle()
     others = sorted({0, 1, 2} - {leader})
     begun = time.monotonic()
     with Caller(cluster[leader], "a"):

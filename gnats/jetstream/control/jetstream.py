@@ -425,7 +425,6 @@ class JetStream:
             await jsa.close()
         await self.shared.close()
         self.accounts.clear()
-        self.shared.loop.remove_reader(self.shared.engine.fileno())
         log.notice("JetStream Shutdown")
 
     def transfer(self, work: Coroutine[None, None, None]) -> None:

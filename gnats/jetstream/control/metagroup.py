@@ -141,10 +141,11 @@ class MetaGroup:
                 timer.cancel()
         if self._compacting:
             await asyncio.wait([self._compacting])
-        if self.group:
-            self.group.close()
+        group, self.group = self.group, None
+        if group:
+            group.close()
             if self.is_removed:
-                directory = self.group.node.files.directory
+                directory = group.node.files.directory
                 await in_thread(lambda: shutil.rmtree(directory, ignore_errors=True))
 
     # -- the lead --------------------------------------------------------------------------------------------
