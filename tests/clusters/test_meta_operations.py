@@ -246,7 +246,8 @@ def test_the_leader_steps_down(shared: Operated) -> None:
     assert advisory["type"] == "io.nats.jetstream.advisory.v1.domain_leader_elected"
     assert (advisory["leader"], advisory["cluster"]) == (server_hash(f"s{new}"), "C")
     assert {each["name"] for each in advisory["replicas"]} == {"s0", "s1", "s2"}
-    assert list(advisory["replicas"][0]) == ["name", "current", "active", "peer"]
+    members = [name for name in advisory["replicas"][0] if name != "lag"]
+    assert members == ["name", "current", "active", "peer"]
 
 
 def test_the_lead_goes_where_it_is_sent(shared: Operated) -> None:
@@ -323,6 +324,8 @@ def test_what_gnats_refuses_to_do(shared: Operated) -> None:
 @pytest.mark.parametrize("leads", [False, True])
 def test_a_server_is_removed(cluster: Operated, by_id: bool, leads: bool) -> None:
     gone = cluster.leader() if leads else cluster.follower()
+    if leads and cluster.kinds[gone].is_reference:
+        pytest.skip("a nats-server that removes itself does not answer, nor always says that it was removed")
     body = {"peer_id": server_hash(f"s{gone}")} if by_id else {"peer": f"s{gone}"}
     with cluster.operator((gone + 1) % 3) as caller, cluster.operator((gone + 1) % 3, "_INBOX.ears") as ears:
         ears.subscribe("$JS.EVENT.ADVISORY.SERVER.REMOVED")
@@ -360,7 +363,7 @@ def test_another_leads_at_once_when_the_leader_goes(cluster: Operated, signum: s
 def test_without_a_quorum_a_server_is_not_healthy(cluster: Operated) -> None:
     last = cluster.follower()
     for number in {0, 1, 2} - {last}:
-        cluster.kill(number)
+        cluster.stop(number)
     lost = "JetStream has not established contact with a meta leader"
     until(lambda: health(cluster[last]) == (503, {"status": "unavailable", "error": lost}))
     details = {"status": "error", "errors": [{"type": "JETSTREAM", "error": lost}]}
@@ -404,11 +407,9 @@ def test_a_group_that_has_stopped_says_why(cluster: Operated, tmp_path: Path) ->
     (meta / "tav.idx.tmp").mkdir()
     with cluster.operator(leader) as caller:
         assert caller.request("$JS.API.META.LEADER.STEPDOWN").json["success"]
-    code, page = until(lambda: (found := health(cluster[failing]))[0] == 503 and found)
-    assert code == 503
-    assert page["error"].startswith(
-        "JetStream meta layer is not running: the log or a file could not be written"
-    )
+    stopped = "JetStream meta layer is not running: the log or a file could not be written"
+    until(lambda: health(cluster[failing])[1].get("error", "").startswith(stopped))
+    page = health(cluster[failing])[1]
     assert "tav.idx: Is a directory" in page["error"]
     found = metrics(cluster[failing])
     assert (found["meta_failed"], found["meta_current"]) == (1, 0)
