@@ -84,13 +84,23 @@ def _hint(key: str, token: Token, problems: Problems) -> str:
     return string(key, token, problems).lower()
 
 
-def _of_clusters(read: Read) -> Read:
-    """Make a reader that checks a value and ignores it: it matters in clusters only."""
+def _natural(read: Read) -> Read:
+    """Make a reader that refuses negative numbers."""
+
+    def check(key: str, token: Token, problems: Problems) -> int:
+        value: int = read(key, token, problems)
+        if value < 0:
+            raise ConfigError(token, f"{key} cannot be negative")
+        return value
+
+    return check
+
+
+def _of_replicas(read: Read) -> Read:
+    """Make a reader that checks a value and ignores it: it matters with replicas only."""
 
     def check(key: str, token: Token, problems: Problems) -> dict[str, Any]:
-        value = read(key, token, problems)
-        if type(value) is int and value < 0:
-            raise ConfigError(token, f"{key} cannot be negative")
+        _natural(read)(key, token, problems)
         return {}
 
     return check
@@ -171,9 +181,10 @@ _SERVER = keys(
     ("unique_tag", _unique_tag, "unique_tag"),
     ("request_queue_limit", integer, "request_queue_limit"),
     ("info_queue_limit", integer, "info_queue_limit"),
-    ("", _of_clusters(_size), "max_outstanding_catchup meta_compact_size"),
-    ("", _of_clusters(integer), "meta_compact"),
-    ("", _of_clusters(boolean), "meta_compact_sync"),
+    ("", _of_replicas(_size), "max_outstanding_catchup"),
+    ("meta_compact", _natural(integer), "meta_compact"),
+    ("meta_compact_size", _natural(_size), "meta_compact_size"),
+    ("meta_compact_sync", boolean, "meta_compact_sync"),
     ("", _without_effect(_size, _NO_QUEUE), "max_buffered_size"),
     ("", _without_effect(integer, _NO_QUEUE), "max_buffered_msgs"),
     ("", _without_effect(_concurrent_io, _NO_POOL), "max_concurrent_io"),

@@ -55,6 +55,12 @@ class JetStreamOptions:
     unique_tag: str = ""
     extension_hint: str = ""
     """NO_EXTEND or WILL_EXTEND: whether it extends the domain of a cluster that its leaf nodes reach."""
+    meta_compact: int = 0
+    """Entries of a cluster's decisions above which a snapshot takes their place; 0: at any number."""
+    meta_compact_size: int = 0
+    """The same in bytes."""
+    meta_compact_sync: bool = False
+    """Whether the snapshot is made at once, and not in a thread."""
     request_queue_limit: int = REQUEST_QUEUE_LIMIT
     """Requests to the API that may wait, without those for information."""
     info_queue_limit: int = 0
