@@ -86,6 +86,7 @@ cdef void *sync_loop(void *arg) noexcept nogil:
     cdef SyncBatch *batch
     cdef SyncBatch *following
     cdef SyncBatch *taken
+    cdef JsPoller *jp
     cdef uint32_t i
     cdef uint64_t round_number = 0
     cdef bint stop
@@ -113,11 +114,12 @@ cdef void *sync_loop(void *arg) noexcept nogil:
         batch = taken
         while batch != NULL:
             following = batch.next
+            jp = batch.jp   # which may free the batch as soon as it has it
             pthread_mutex_lock(&(<GroupCommit *> arg).lock)
-            append_batch(&batch.jp.done, &batch.jp.done_last, batch)
+            append_batch(&jp.done, &jp.done_last, batch)
             pthread_mutex_unlock(&(<GroupCommit *> arg).lock)
-            store8_release(&batch.jp.ps.js_signalled, 1)
-            eventfd_write(batch.jp.ps.evfd, 1)
+            store8_release(&jp.ps.js_signalled, 1)
+            eventfd_write(jp.ps.evfd, 1)
             batch = following
         if stop and taken == NULL:
             return NULL
@@ -166,6 +168,7 @@ cdef void sync_here(JsPoller *jp) noexcept nogil:
         if (<StreamBase> jp.dirty.p[i]).barrier.syncs:
             exchange8(&(<StreamBase> jp.dirty.p[i]).barrier.unsynced, 0)
             (<StreamBase> jp.dirty.p[i]).sync()
+            (<StreamBase> jp.dirty.p[i]).synced(jp)
     while not send_out(jp, &out, False):
         turn_begin(&jp.ps.turn, NULL, TURN)   # leave none: only until now do places in `dirty` keep their streams alive
     run_held(jp, &held)
