@@ -52,6 +52,10 @@ _AT_ONCE = 16
 """Limited requests, which mostly wait for files, that are carried out at the same time."""
 _AT_ONCE_OF_ONE = 4
 """The same for one account."""
+_GATHERING_AT_ONCE = 64
+"""Requests that wait for other servers, for seconds if one is silent, at the same time."""
+_GATHERING_AT_ONCE_OF_ONE = 8
+"""The same for one account."""
 _DECODED_AT_ONCE = 2
 """Long payloads that are decoded at the same time: more would only wait for the interpreter's lock."""
 
@@ -82,7 +86,8 @@ class Api:
         self._requests = RequestQueue("JetStream API queue")
         self._infos = RequestQueue("JetStream API info queue")
         self._ready, self._ready_limited = Rotation[Job](), Rotation[Job]()
-        self._ready_infos = Rotation[Job]()
+        self._ready_infos, self._ready_gathering = Rotation[Job](), Rotation[Job]()
+        self._gathering_first = False
         self._chosen = 0
         self._worker: asyncio.Task[None] | None = None
         self._running: dict[asyncio.Task[None], Job] = {}
@@ -215,7 +220,9 @@ class Api:
 
     def _is_ready(self, job: Job) -> None:
         """Queue a job that has got all its lanes."""
-        if job.limited:
+        if job.route.gathers:
+            self._ready_gathering.add(job, job.request.account.name)
+        elif job.limited:
             self._ready_limited.add(job, job.request.account.name)
         elif job.route.is_info:
             self._ready_infos.add(job, job.cid)
@@ -226,16 +233,36 @@ class Api:
     def _next(self) -> Job | None:
         """Return the next job to begin, None when there is none."""
         self._chosen += 1
-        if self._chosen % _INFOS_EVERY == 0 and (job := self._ready_infos.next()):
+        if self._chosen % _INFOS_EVERY == 0 and (job := self._next_info()):
             return job
-        if len(self._running) < _AT_ONCE and (job := self._ready_limited.next(self._is_busy)):
+        if self._under_way() < _AT_ONCE and (job := self._ready_limited.next(self._is_busy)):
             return job
-        return self._ready.next() or self._ready_infos.next()
+        return self._ready.next() or self._next_info()
+
+    def _next_info(self) -> Job | None:
+        """Return the next request for information; those that wait for other servers take turns."""
+        self._gathering_first = not self._gathering_first
+        if self._gathering_first:
+            return self._next_gathering() or self._ready_infos.next()
+        return self._ready_infos.next() or self._next_gathering()
+
+    def _next_gathering(self) -> Job | None:
+        if self._under_way(gathers=True) >= _GATHERING_AT_ONCE:
+            return None
+        return self._ready_gathering.next(
+            lambda account: self._under_way(account, gathers=True) >= _GATHERING_AT_ONCE_OF_ONE
+        )
 
     def _is_busy(self, account: object) -> bool:
         """Whether an account has as many limited requests under way as it may."""
-        running = (job.request.account.name for job in self._running.values())
-        return sum(each == account for each in running) >= _AT_ONCE_OF_ONE
+        return self._under_way(account) >= _AT_ONCE_OF_ONE
+
+    def _under_way(self, account: object = None, *, gathers: bool = False) -> int:
+        """Return how many requests wait, for other servers or for other things; None: of all accounts."""
+        return sum(
+            job.route.gathers is gathers and account in (None, job.request.account.name)
+            for job in self._running.values()
+        )
 
     def _start_worker(self) -> None:
         if self._worker is None and not self._closed:

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 STREAM_INFO, CONSUMER_INFO = "$JSC.SI.", "$JSC.CI."
 PATIENCE = 4.0
 """Seconds to wait for the descriptions of a list."""
-_AT_ONCE = 64
-"""Lists that are gathered at the same time; later ones wait."""
 _EMPTY_STATE: Json = {
     "messages": 0,
     "bytes": 0,
@@ -106,7 +104,6 @@ class Infos:
         self._inbox = f"$SYS._INBOX_.{''.join(random.choices(DIGITS, k=22))}."
         self._numbers = itertools.count(1)
         self._gathering: dict[str, _Gathering] = {}
-        self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._later: set[Timer] = set()
         self._sids = [
             client.subscribe(f"{STREAM_INFO}>".encode(), self._asked_for_stream),
@@ -146,8 +143,7 @@ class Infos:
                 mine.append(asset)
             else:
                 elsewhere[name] = asset
-        async with self._at_once:
-            await self._gather_from(listed, mine, elsewhere, name_of)
+        await self._gather_from(listed, mine, elsewhere, name_of)
         return listed
 
     async def _gather_from(

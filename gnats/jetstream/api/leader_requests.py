@@ -442,9 +442,15 @@ async def _answer(request: Request, answer: Json, page: Iterable[Asset]) -> Json
 def led(routes: Iterable[Route], infos: Infos) -> dict[str, Route]:
     """Return the leader's routes by verb: those of a server alone, with the handlers of this module."""
     lists = _Lists(infos)
-    handlers = _HANDLERS | {"STREAM.LIST": lists.streams, "CONSUMER.LIST": lists.consumers}
+    gathering: dict[str, Handler] = {"STREAM.LIST": lists.streams, "CONSUMER.LIST": lists.consumers}
+    handlers = _HANDLERS | gathering
     return {
-        route.verb: replace(route, handle=handler, scope=_SCOPES.get(route.verb, route.scope))
+        route.verb: replace(
+            route,
+            handle=handler,
+            scope=_SCOPES.get(route.verb, route.scope),
+            gathers=route.verb in gathering,
+        )
         for route in routes
         if (handler := handlers.get(route.verb))
     }

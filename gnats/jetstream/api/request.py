@@ -218,6 +218,8 @@ class Route:
     """The payload that the handler reads: a long one is decoded before, in a thread."""
     limited: bool = False
     """The handler waits, mostly for files: only some such requests are carried out at the same time."""
+    gathers: bool = False
+    """The handler waits for other servers: such requests are limited, too, and hold up no others."""
 
     def claims(self, account: str, tokens: list[str]) -> list[Claim]:
         """Return the lanes that a request needs; `tokens` are those of the Request."""
