@@ -480,8 +480,13 @@ def decode_snapshot(data: bytes) -> list[SnapshotStream]:
 
 
 def encode_snapshot(streams: Iterable[SnapshotStream]) -> bytes:
-    """Write a snapshot (encodeMetaSnapshot); of no streams, nothing."""
+    """Write a snapshot (encodeMetaSnapshot); of no streams, nothing. Any thread.
+
+    Raises MetaError for more than decode_snapshot() reads.
+    """
     found = [assignment.snapshot_json(consumers) for assignment, consumers in streams]
+    if (size := sum(map(len, found)) + len(found) + 1) > MOST_SNAPSHOT:
+        raise MetaError(f"meta snapshot: {size} bytes are more than {MOST_SNAPSHOT}")
     return s2.encode_block(b"[" + b",".join(found) + b"]") if found else b""
 
 

@@ -288,14 +288,21 @@ class MetaState:
     # ---- snapshots ----
 
     def snapshot(self) -> bytes:
-        """Return all assignments as a snapshot (metaSnapshot); equal assignments give equal bytes."""
-        return encode_snapshot(
+        """Return all assignments as a snapshot (metaSnapshot); equal assignments give equal bytes.
+
+        Raises MetaError when they are too many for one.
+        """
+        return encode_snapshot(self.assigned())
+
+    def assigned(self) -> list[SnapshotStream]:
+        """Return all assignments, sorted. They are values, which another thread may read."""
+        return [
             SnapshotStream(
                 stream.assignment, tuple(consumer for _, consumer in sorted(stream.consumers.items()))
             )
             for _, streams in sorted(self._accounts.items())
             for _, stream in sorted(streams.items())
-        )
+        ]
 
     def restore(self, data: bytes) -> list[Change]:
         """Replace all assignments by a snapshot's; return the differences (applyMetaSnapshot).

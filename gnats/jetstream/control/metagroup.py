@@ -17,7 +17,7 @@ from gnats.clock import Timer, call_later, monotonic, monotonic_ns, time_ns
 from gnats.go.json import Json
 from gnats.jetstream import errors
 from gnats.jetstream.cluster.cluster_info import LEADER_SEEN, known_peers, meta_cluster_info
-from gnats.jetstream.cluster.entries import MetaError, Op, decode_entry, encode_entry
+from gnats.jetstream.cluster.entries import MetaError, Op, decode_entry, encode_entry, encode_snapshot
 from gnats.jetstream.cluster.meta import Change, ConsumerChange, Kind, MetaState, StreamChange
 from gnats.jetstream.cluster.placement import Load, Placement
 from gnats.jetstream.cluster.staging import Staging
@@ -367,12 +367,12 @@ class MetaGroup:
         self._compact_timer = None
         if self.group is None or self._index == self._snapshot or self.failure:
             return
-        node, index, data = self.group.node, self._index, self.state.snapshot()
+        node, index, assigned = self.group.node, self._index, self.state.assigned()
         self._snapshot = index
 
         async def install() -> None:
             start = monotonic_ns()
-            if await in_thread(lambda: node.install_snapshot(index, data)):
+            if await in_thread(lambda: node.install_snapshot(index, encode_snapshot(assigned))):
                 self._last_snapshot = time_ns(), monotonic_ns() - start
 
         self._compacting = asyncio.create_task(install())

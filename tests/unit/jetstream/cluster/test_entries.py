@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.assignments import consumers, streams
 
 from gnats.codec import s2
+from gnats.jetstream.cluster import entries
 from gnats.jetstream.cluster.entries import (
     ClientInfo,
     ConsumerAssignment,
@@ -182,6 +183,16 @@ def test_a_snapshot_has_what_nats_server_keeps() -> None:
 def test_no_streams_make_an_empty_snapshot() -> None:
     assert encode_snapshot([]) == b""
     assert decode_snapshot(b"") == []
+
+
+def test_no_snapshot_is_written_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = [SnapshotStream(read_stream(), (read_consumer(),))] * 3
+    size = len(s2.decode_block(encode_snapshot(streams), 1 << 20))
+    monkeypatch.setattr(entries, "MOST_SNAPSHOT", size)
+    assert len(decode_snapshot(encode_snapshot(streams))) == 3
+    monkeypatch.setattr(entries, "MOST_SNAPSHOT", size - 1)
+    with pytest.raises(MetaError, match=f"{size} bytes"):
+        encode_snapshot(streams)
 
 
 def test_a_consumer_in_a_snapshot_may_leave_out_its_stream() -> None:
