@@ -38,6 +38,10 @@ LOST_QUORUM = 10.0
 """Seconds without a leader after which requests are told so."""
 COMPACT_INTERVAL = 60.0
 """Seconds from a change to the snapshot that includes it."""
+COMPACT_BYTES = 8 << 20
+"""Bytes of changes after which a snapshot does not wait so long: the log is in memory, too."""
+_COMPACT_PAUSE = 9
+"""The pause after a snapshot, then, in times that this one took."""
 
 _NO_LEADER = "JetStream cluster no metadata leader"
 _NO_CONTACT = "JetStream has not established contact with a meta leader"
@@ -79,6 +83,10 @@ class MetaGroup:
         self._index = 0
         """The last record that is applied, and that the last snapshot includes."""
         self._snapshot = 0
+        self._applied_bytes = 0
+        """Bytes of entries since then."""
+        self._compact_from = 0
+        """When a snapshot may be taken again before COMPACT_INTERVAL is over (monotonic ns)."""
         self._last_snapshot = 0, 0
         """When it was taken (ns since 1970), and the ns that this took."""
         self._compacting: asyncio.Task[None] | None = None
@@ -272,6 +280,7 @@ class MetaGroup:
                 self._peer_removed(data.decode(errors="replace"))
             if kind != NORMAL:
                 continue
+            self._applied_bytes += len(data)
             try:
                 entry = decode_entry(data)
             except MetaError as exc:
@@ -281,7 +290,12 @@ class MetaGroup:
                 continue
             changes += self.state.apply(entry, recovering=self._staging is not None)
         self._changed(changes)
-        if self._compact_timer is None and self._staging is None:
+        if self._staging is not None:
+            return
+        is_due = self._applied_bytes >= COMPACT_BYTES and monotonic_ns() >= self._compact_from
+        if is_due and not self._compacting:
+            self._compact()
+        elif self._compact_timer is None:
             self._compact_timer = call_later(COMPACT_INTERVAL, self._compact)
 
     def restore(self, data: bytes) -> None:
@@ -364,16 +378,25 @@ class MetaGroup:
     # -- snapshots -------------------------------------------------------------------------------------------
 
     def _compact(self) -> None:
-        self._compact_timer = None
+        if self._compact_timer:
+            self._compact_timer.cancel()
+            self._compact_timer = None
         if self.group is None or self._index == self._snapshot or self.failure:
             return
+        if self._compacting:
+            self._compact_timer = call_later(COMPACT_INTERVAL, self._compact)
+            return
         node, index, assigned = self.group.node, self._index, self.state.assigned()
-        self._snapshot = index
+        self._snapshot, self._applied_bytes = index, 0
 
         async def install() -> None:
             start = monotonic_ns()
-            if await in_thread(lambda: node.install_snapshot(index, encode_snapshot(assigned))):
-                self._last_snapshot = time_ns(), monotonic_ns() - start
+            try:
+                if await in_thread(lambda: node.install_snapshot(index, encode_snapshot(assigned))):
+                    self._last_snapshot = time_ns(), monotonic_ns() - start
+            finally:
+                now = monotonic_ns()
+                self._compact_from = now + _COMPACT_PAUSE * (now - start)
 
         self._compacting = asyncio.create_task(install())
         self._compacting.add_done_callback(self._compacted)

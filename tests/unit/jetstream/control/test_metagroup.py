@@ -18,6 +18,7 @@ from gnats.jetstream.cluster.entries import (
     SnapshotStream,
     StreamAssignment,
     decode_snapshot,
+    encode_entry,
     encode_snapshot,
 )
 from gnats.jetstream.cluster.nodes import Nodes
@@ -35,6 +36,7 @@ STREAM = StreamAssignment.of(
     group=entries.RaftGroup(name="G", peers=("me",), store=FILE),
     sync="sync",
 )
+UPDATE = encode_entry(Op.UPDATE_STREAM, STREAM)
 
 
 class Member:
@@ -48,16 +50,25 @@ class Member:
             cast(Shared, shared), cast(Nodes, None), "me", lambda changes: None, lambda: None
         )
         node = SimpleNamespace(install_snapshot=self._install)
-        self.meta.group = cast(RaftGroup, SimpleNamespace(node=node))
+        self.meta.group = cast(RaftGroup, SimpleNamespace(node=node, close=lambda: None))
         self.meta.state.apply(Entry(Op.ASSIGN_STREAM, STREAM))
         self.meta._index = INDEX
+        self.meta.recovered()
 
     def _install(self, index: int, data: bytes) -> bool:
         self.snapshots.append((index, data))
         return True
 
+    def update(self, index: int) -> None:
+        """Apply a record with an update of the stream."""
+        self.meta.apply(index, [(metagroup.NORMAL, UPDATE)])
+
     async def compact(self) -> None:
         self.meta._compact()
+        await self.compacted()
+
+    async def compacted(self) -> None:
+        """Wait for the end of a snapshot that is being made."""
         assert self.meta._compacting
         await asyncio.wait([self.meta._compacting])
         await asyncio.sleep(0)  # its callbacks
@@ -88,3 +99,25 @@ async def test_a_snapshot_that_is_too_long_leaves_the_log_as_it_is(monkeypatch: 
     assert not member.snapshots
     (error,) = member.errors
     assert "are more than 10" in error
+
+
+async def test_many_changes_do_not_wait_for_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metagroup, "COMPACT_BYTES", 3 * len(UPDATE))
+    monkeypatch.setattr(metagroup, "_COMPACT_PAUSE", 0)
+    member = Member()
+    for index in range(INDEX + 1, INDEX + 4):
+        assert not member.meta._compacting
+        member.update(index)
+    member.update(INDEX + 4)
+    await member.compacted()
+    for index in range(INDEX + 5, INDEX + 7):
+        member.update(index)
+    await member.compacted()
+    assert [index for index, _ in member.snapshots] == [INDEX + 3, INDEX + 6]
+    monkeypatch.setattr(metagroup, "_COMPACT_PAUSE", 10**12)  # in times that the snapshot takes
+    member.update(INDEX + 7)
+    await member.compact()
+    for index in range(INDEX + 8, INDEX + 20):
+        member.update(index)
+    assert not member.meta._compacting
+    await member.meta.close()
