@@ -125,7 +125,9 @@ class running:
         cluster = Cluster(
             launch,
             self.kinds,
-            config=lambda number: f"jetstream {{ store_dir: '{self.directory / str(number)}' }}",
+            config=lambda number: (
+                f"jetstream {{ store_dir: '{self.directory / str(number)}' }}\nserver_tags: [n{number}]"
+            ),
         )
         cluster.wait_mesh()
         members = Members(cluster)

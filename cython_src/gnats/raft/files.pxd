@@ -37,6 +37,7 @@ cdef class RaftFiles:
     cdef int error
     cdef uint64_t lost               # at the start: records up to here were lost to damage; 0: none
     cdef uint64_t lost_term          # the term of the last of them, or a later one
+    cdef uint64_t committed          # as commit.idx says
     cdef uint64_t unread             # at the start: index of the last snapshot that is damaged
 
     cdef int failed(self, const char *what, int error) noexcept nogil
@@ -55,6 +56,9 @@ cdef class RaftFiles:
     cdef int save_peers(self, const char *data, size_t n) noexcept nogil
     cdef int save_distrust(self, uint64_t index, uint64_t term) noexcept nogil
     cdef int forget_distrust(self) noexcept nogil
+    # Note that the records up to an index are committed, unless that is known: what they say is about to be carried
+    # out, and a member that forgot it would carry out again what they have replaced. With `durably`, sync the file.
+    cdef int save_commit(self, uint64_t index, bint durably) noexcept nogil
 
     # Write a snapshot beside the one that is there; adopt_snapshot() then replaces that. Any thread, without a lock,
     # one at a time.
@@ -67,6 +71,7 @@ cdef class RaftFiles:
     cdef bint read_snapshot(self, const char *name, Snapshot *snapshot) noexcept nogil
     cdef bytes read(self, str name)
     cdef int read_distrust(self) except -1
+    cdef int recover_commit(self, Raft *r) except -1
     cdef bint find_snapshot(self, Snapshot *snapshot, list damaged) except -1
     cdef int sync_found(self) noexcept nogil
     cdef bint replay(self, Raft *r) noexcept nogil

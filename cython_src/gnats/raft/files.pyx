@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.raft.log cimport commit_to
 from gnats.raft.messages cimport (
     SNAPSHOT_LEAST,
     TERM_VOTE_SIZE,
@@ -55,10 +56,12 @@ DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_CLOEXEC
 cdef const char *VOTE_FILE = b"tav.idx"
 cdef const char *PEERS_FILE = b"peers.idx"
 cdef const char *DISTRUST_FILE = b"distrust.idx"
+cdef const char *COMMIT_FILE = b"commit.idx"
 
 cdef enum:
     CHECKSUM = 8
     DISTRUST_SIZE = 16 + CHECKSUM   # index, term
+    COMMIT_SIZE = 8 + CHECKSUM      # index
 
 
 class FilesError(Exception):
@@ -236,6 +239,19 @@ cdef class RaftFiles:
         cdef int err = remove_file(self.dirfd, DISTRUST_FILE)
         return self.failed(DISTRUST_FILE, err) if err else 0
 
+    cdef int save_commit(self, uint64_t index, bint durably) noexcept nogil:
+        cdef char[COMMIT_SIZE] data
+        cdef int err
+        if index <= self.committed:
+            return 0
+        put64(data, index)
+        put64(data + COMMIT_SIZE - CHECKSUM, highway(&self.key, data, COMMIT_SIZE - CHECKSUM))
+        err = put_file(self.dirfd, COMMIT_FILE, <const uint8_t *> data, COMMIT_SIZE, durably)
+        if err:
+            return self.failed(COMMIT_FILE, err)
+        self.committed = index
+        return 0
+
     # -- snapshots --
 
     cdef int write_snapshot(self, const Snapshot *snapshot, const char *name) noexcept nogil:
@@ -315,6 +331,27 @@ cdef class RaftFiles:
             self.lost, self.lost_term = get64(at), get64(at + 8)
         return 0
 
+    cdef int recover_commit(self, Raft *r) except -1:
+        """Commit what commit.idx says was committed. When it is damaged or missing, the records alone say so."""
+        cdef bytes data = self.read("commit.idx")
+        cdef const char *at
+        cdef uint64_t index
+        if data is None:
+            return 0
+        at = data
+        if len(data) != COMMIT_SIZE or get64(at + 8) != highway(&self.key, at, COMMIT_SIZE - CHECKSUM):
+            return 0
+        index = get64(at)
+        if index > r.pindex:   # the records are lost: others may come in their place, which are not yet committed
+            os.unlink("commit.idx", dir_fd=self.dirfd)
+            os.fsync(self.dirfd)
+            index = r.pindex
+        else:
+            self.committed = index
+        with nogil:
+            commit_to(r, index)
+        return 0
+
     cdef bint find_snapshot(self, Snapshot *snapshot, list damaged) except -1:
         """Find and read the newest snapshot that is whole, and remove all other files beside it. False: there is none.
 
@@ -364,6 +401,9 @@ cdef class RaftFiles:
         if ok:
             with nogil:
                 ok = self.replay(r)
+        if ok:
+            self.recover_commit(r)
+            ok = not r.failure
         if self.error:
             raise OSError(self.error, os.strerror(self.error), self.directory)
         if not ok:

@@ -277,10 +277,12 @@ cdef class RaftNode(StreamBase):
     def take(self) -> list:
         """Return what has happened, in order: tuples (kind, index or term, value).
 
-        The value is a list of (EntryType, data), the data of a snapshot, the name of a leader, or None.
+        The value is a list of (EntryType, data), the data of a snapshot, the name of a leader, or None. After a restart
+        it is returned again, even if nobody else can be reached. Nothing is returned when the group has failed.
         """
         cdef Applied *first
         cdef Applied *at
+        cdef uint64_t index = 0
         cdef list found = []
         with nogil:
             pthread_mutex_lock(&self.lock)
@@ -291,6 +293,17 @@ cdef class RaftNode(StreamBase):
             self.raft.full = False
             self.told = self.raft.failure != 0
             pthread_mutex_unlock(&self.lock)
+            at = first
+            while at != NULL:
+                if at.kind == APPLIED_ENTRIES or at.kind == APPLIED_SNAPSHOT:
+                    index = at.index
+                at = at.next
+            if self.files.save_commit(index, self.sync_always) < 0:
+                pthread_mutex_lock(&self.lock)
+                fail(&self.raft, RAFT_STORE)
+                pthread_mutex_unlock(&self.lock)
+                drop_applied(first)
+                first = NULL
         at = first
         try:
             while at != NULL:
