@@ -55,6 +55,11 @@ class Staging:
         elif change.kind is Kind.ASSIGNED:
             staged.assigned = _carried_out(change, staged.assigned, staged.updated)
             staged.updated = None
+        elif staged.assigned:
+            # An old configuration might remove messages that the new one keeps.
+            staged.assigned = dataclasses.replace(
+                staged.assigned, assignment=change.assignment, member=change.member
+            )
         else:
             staged.updated = _carried_out(change, staged.updated)
 

@@ -77,7 +77,10 @@ class MetaGroup:
         """Called when another server leads, or none."""
         self._removals: dict[str, Callable[[], None]] = {}
         self._staging: Staging | None = Staging()
-        """The changes of the start; None once they are carried out."""
+        """The changes of the start, then those until this server has caught up; None once it has."""
+        self._recovering = True
+        self._caught_up_at: int | None = None
+        """The record with which this server has caught up, once that is known."""
         self._rng = random.Random()
         self._term = 0
         self._index = 0
@@ -117,10 +120,31 @@ class MetaGroup:
         )
 
     def recovered(self) -> list[Change]:
-        """Return what this server has to do by its files; what comes later is carried out as it comes."""
+        """Return what this server has to do by its files.
+
+        What it has missed is carried out when it has caught up: a stream or consumer that is on its disk may be
+        removed and made again on the way, where its files were lost.
+        """
         assert self._staging is not None
-        changes, self._staging = self._staging.take(), None
-        return changes
+        self._recovering = False
+        return self._staging.take()
+
+    def taken(self) -> None:
+        """Carry out what this server has missed, once it has caught up with the leader, or leads."""
+        if self._staging is None or self._recovering:
+            return
+        state = self.group_state()
+        if self._caught_up_at is None and state["leader"] and not state["catching_up"]:
+            self._caught_up_at = state["pindex"]
+        if self._caught_up_at is not None and state["applied"] >= self._caught_up_at:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        if self._staging is None:
+            return
+        staged, self._staging = self._staging, None
+        self._changed(staged.take())
+        self._compact_later()
 
     def assigned(self, account: str) -> list[Change]:
         """Return an account's assignments as changes that are not new: it has JetStream from now on."""
@@ -178,7 +202,7 @@ class MetaGroup:
     @property
     def is_recovering(self) -> bool:
         """Whether the files are still being read."""
-        return self._staging is not None
+        return self._recovering
 
     @property
     def is_current(self) -> bool:
@@ -290,13 +314,7 @@ class MetaGroup:
                 continue
             changes += self.state.apply(entry, recovering=self._staging is not None)
         self._changed(changes)
-        if self._staging is not None:
-            return
-        is_due = self._applied_bytes >= COMPACT_BYTES and monotonic_ns() >= self._compact_from
-        if is_due and not self._compacting:
-            self._compact()
-        elif self._compact_timer is None:
-            self._compact_timer = call_later(COMPACT_INTERVAL, self._compact)
+        self._compact_later()
 
     def restore(self, data: bytes) -> None:
         try:
@@ -327,6 +345,7 @@ class MetaGroup:
                 self._removed()
 
     def lead(self, term: int) -> None:
+        self._catch_up()
         self._term = term
         self.shared.log.notice("Self is new JetStream cluster metadata leader")
         self.shared.advisories.domain_leader_elected(self.peer, known_peers(self.nodes, self.group_state()))
@@ -376,6 +395,16 @@ class MetaGroup:
         )
 
     # -- snapshots -------------------------------------------------------------------------------------------
+
+    def _compact_later(self) -> None:
+        """Make a snapshot soon, or now when much has changed."""
+        if self._staging is not None:
+            return
+        is_due = self._applied_bytes >= COMPACT_BYTES and monotonic_ns() >= self._compact_from
+        if is_due and not self._compacting:
+            self._compact()
+        elif self._compact_timer is None:
+            self._compact_timer = call_later(COMPACT_INTERVAL, self._compact)
 
     def _compact(self) -> None:
         if self._compact_timer:

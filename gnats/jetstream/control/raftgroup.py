@@ -36,6 +36,9 @@ class StateMachine(Protocol):
     def restore(self, data: bytes) -> None:
         """Replace the state by that of a snapshot."""
 
+    def taken(self) -> None:
+        """What has come so far is applied."""
+
     def lead(self, term: int) -> None:
         """This server leads from now on."""
 
@@ -169,6 +172,8 @@ class RaftGroup:
                 self.shared.log.notice(f"RAFT [{self.node.group}] has again what it had lost to damage")
         if applied:
             self.node.applied(applied)
+        if self.begun:
+            self.machine.taken()
         if (why := self.node.failure) and not self._stopped:
             self._stopped = True
             self.machine.stopped(why)
