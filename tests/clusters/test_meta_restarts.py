@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,27 @@ def consume(members: Members, name: str, number: int) -> None:
         assert members.answer(members.cluster.running()[0], message.reply, b"+ACK")
 
 
-def floor(info: dict[str, Any]) -> tuple[str, int, int]:
-    return info["created"], info["ack_floor"]["stream_seq"], info["num_pending"]
+def floor(info: dict[str, Any]) -> tuple[str, int, int, int]:
+    acknowledged = info["ack_floor"]
+    return info["created"], acknowledged["consumer_seq"], acknowledged["stream_seq"], info["num_pending"]
 
 
-def test_a_server_without_its_meta_group_keeps_its_streams(tmp_path: Path) -> None:
+def delete(meta: Path) -> None:
+    shutil.rmtree(meta)
+
+
+def damage(meta: Path) -> None:
+    """Flip a bit of the record of the consumer: it and those behind it are lost."""
+    block = next(meta.glob("msgs/*.blk"))
+    data = bytearray(block.read_bytes())
+    data[data.index(b'"durable_name"')] ^= 1
+    block.write_bytes(data)
+
+
+@pytest.mark.parametrize("harm", [delete, damage])
+def test_a_server_without_its_meta_group_keeps_its_streams(
+    harm: Callable[[Path], None], tmp_path: Path
+) -> None:
     """What it finds on its disk is what is assigned last, not what was on the way."""
     with running(tmp_path, (KIND,) * SIZE) as members:
         name = members.stream()
@@ -50,7 +67,7 @@ def test_a_server_without_its_meta_group_keeps_its_streams(tmp_path: Path) -> No
         before = [members.api(0, path) for path in paths]
         assert before[0]["state"]["messages"] == SIZE - 1
         members.cluster.stop(host, rested=False)
-        shutil.rmtree(next((tmp_path / str(host)).glob("**/_meta_")))
+        harm(next((tmp_path / str(host)).glob("**/_meta_")))
         members.cluster.start_again(host)
         for path in paths:  # first, the others say that it is offline
             until(lambda path=path: "error" not in members.ask(0, f"$JS.API.{path}"), 20)  # type: ignore[misc]
@@ -73,7 +90,9 @@ def test_a_consumer_keeps_its_state(retention: str, tmp_path: Path) -> None:
         until(lambda: members.api(0, at)["num_ack_pending"] == 0)
         before = members.api(0, at)
         host = members.host(name)
-        members.cluster.stop(host, rested=False)  # else what was acknowledged a moment ago is not yet in its file
+        members.cluster.stop(
+            host, rested=False
+        )  # else what was acknowledged a moment ago is not yet in its file
         members.cluster.start_again(host)
         after = members.api(host, at)
         assert floor(after) == floor(before)
@@ -99,3 +118,18 @@ def test_a_stream_that_was_made_again_keeps_its_messages(tmp_path: Path) -> None
             after = members.api(host, f"STREAM.INFO.{name}")
             assert after["created"] == before["created"]
             assert after["state"]["last_seq"] == stored, members.cluster[host].log[-5000:]
+
+
+def test_a_removed_stream_that_is_still_on_the_disk_goes(tmp_path: Path) -> None:
+    """The server was killed before it had carried out the removal."""
+    with running(tmp_path, (KIND,) * SIZE) as members:
+        name = members.stream()
+        host = members.host(name)
+        directory = next((tmp_path / str(host)).glob(f"jetstream/$G/streams/{name}"))
+        shutil.copytree(directory, tmp_path / "copy")
+        members.api(host, f"STREAM.DELETE.{name}")
+        until(lambda: not directory.exists())
+        members.cluster.stop(host, rested=False)
+        shutil.copytree(tmp_path / "copy", directory)
+        members.cluster.start_again(host)
+        until(lambda: not directory.exists())

@@ -28,7 +28,7 @@ from gnats.jetstream.control.proposals import (
     StreamProposal,
     StreamUpdateProposal,
 )
-from gnats.jetstream.control.recovery import recover_assigned
+from gnats.jetstream.control.recovery import forget_removed, recover_assigned
 from gnats.jetstream.control.streams import Stream
 from gnats.jetstream.disk.metafiles import META_FILE
 from gnats.jetstream.errors import ApiError
@@ -213,6 +213,8 @@ class Assigned:
         there = jsa.streams.get(asset.name)
         if there is not None and there.created <= asset.created_ns:
             await jsa.apply(StreamDeleteProposal(there.name, there.created))
+        if there is None and change.recovering:
+            await forget_removed(jsa, asset.name, asset.created_ns)
         if (
             change.kind is Kind.REMOVED
             and not change.recovering

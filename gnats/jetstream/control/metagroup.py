@@ -123,11 +123,11 @@ class MetaGroup:
         """Return what this server has to do by its files.
 
         What it has missed is carried out when it has caught up: a stream or consumer that is on its disk may be
-        removed and made again on the way, where its files were lost.
+        removed and made again on the way, where its files were lost. Nothing is, when they are damaged.
         """
         assert self._staging is not None
         self._recovering = False
-        return self._staging.take()
+        return [] if self.group_state()["doubted"] else self._staging.take()
 
     def taken(self) -> None:
         """Carry out what this server has missed, once it has caught up with the leader, or leads."""
@@ -297,6 +297,8 @@ class MetaGroup:
     # -- the state machine of the group ----------------------------------------------------------------------
 
     def apply(self, index: int, entries: Entries) -> None:
+        if self._caught_up_at is not None and index > self._caught_up_at:
+            self._catch_up()  # what comes from here on is new: clients wait for an answer
         self._index = index
         changes: list[Change] = []
         for kind, data in entries:

@@ -21,7 +21,15 @@ from gnats.jetstream import errors
 from gnats.jetstream.control.consumers import Consumer
 from gnats.jetstream.control.streams import Stream
 from gnats.jetstream.disk.encryption import MetaError
-from gnats.jetstream.disk.metafiles import CONSUMERS, DELETED, Meta, read_consumer_meta, read_stream_meta
+from gnats.jetstream.disk.metafiles import (
+    CONSUMERS,
+    DELETED,
+    META_FILE,
+    Meta,
+    read_consumer_meta,
+    read_stream_meta,
+    remove_directory,
+)
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.settings.config import REQUIRED_LEVEL_KEY, StreamConfig, supports_required_level
 from gnats.version import JS_API_LEVEL
@@ -91,6 +99,23 @@ async def recover_assigned(
         await stream.apply_delete_consumer(consumer.check_deletion())
     await stream.origins.start()
     return stream
+
+
+async def forget_removed(jsa: JSAccount, name: str, created: int) -> None:
+    """Delete a stream's directory: it was removed from the cluster, and the server ended before it did so.
+
+    `created` is when it was made; a newer one of that name stays. Raises OSError.
+    """
+    directory = jsa.stream_directory(name)
+    if not (directory / META_FILE).exists():
+        return
+    try:
+        meta = await asyncio.to_thread(read_stream_meta, directory, jsa.shared.keys, jsa.name)
+    except MetaError as exc:
+        jsa.shared.log.warn(f"  {exc}")
+        return
+    if meta.created <= created:
+        await asyncio.to_thread(remove_directory, directory, sync=jsa.shared.config.options.sync_always)
 
 
 def _reason(exc: Exception) -> str:
