@@ -1,4 +1,4 @@
-"""A server that is killed has, when it is back, what it had: also what its files do not know to be committed."""
+"""A server that starts again has what it had, also what its log does not know to be committed."""
 
 from __future__ import annotations
 

@@ -122,8 +122,8 @@ class MetaGroup:
     def recovered(self) -> list[Change]:
         """Return what this server has to do by its files.
 
-        What it has missed is carried out when it has caught up: a stream or consumer that is on its disk may be
-        removed and made again on the way, where its files were lost. Nothing is, when they are damaged.
+        What it has missed is carried out when it has caught up: a stream that is on its disk may be removed
+        and made again on the way, where the group's files were lost. When they are damaged, all waits.
         """
         assert self._staging is not None
         self._recovering = False
