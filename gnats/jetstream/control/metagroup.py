@@ -162,7 +162,7 @@ class MetaGroup:
         if self.group and not self.group.begun:
             fresh = not self.group.node.files.bootstrapped
             self._wait_for_leader()
-            self.group.begin(recovering=True)
+            self.group.begin(recovering=True, observer=bool(self.failure))
             if fresh:
                 self.group.node.campaign()
 
@@ -297,6 +297,8 @@ class MetaGroup:
     # -- the state machine of the group ----------------------------------------------------------------------
 
     def apply(self, index: int, entries: Entries) -> None:
+        if self.failure:
+            return
         if self._caught_up_at is not None and index > self._caught_up_at:
             self._catch_up()  # what comes from here on is new: clients wait for an answer
         self._index = index
@@ -310,21 +312,19 @@ class MetaGroup:
             try:
                 entry = decode_entry(data)
             except MetaError as exc:
-                self.shared.log.error(
-                    f"JetStream cluster: an entry of the meta group is not understood: {exc}"
-                )
-                continue
+                self._lose_track(f"an entry is not understood: {exc}")
+                return
             changes += self.state.apply(entry, recovering=self._staging is not None)
         self._changed(changes)
         self._compact_later()
 
     def restore(self, data: bytes) -> None:
+        if self.failure:
+            return
         try:
             changes = self.state.restore(data)
         except MetaError as exc:
-            self.shared.log.error(
-                f"JetStream cluster: the snapshot of the meta group is not understood: {exc}"
-            )
+            self._lose_track(f"a snapshot is not understood: {exc}")
             return
         self._changed(changes)
 
@@ -396,6 +396,12 @@ class MetaGroup:
             f"JetStream cluster: the meta group has stopped at this server: {why}; mend this and restart it"
         )
 
+    def _lose_track(self, why: str) -> None:
+        """Carry out nothing more, and do not lead: what this server knows may not be what is decided."""
+        self.stopped(why)
+        if self.group:
+            self.group.retire()
+
     # -- snapshots -------------------------------------------------------------------------------------------
 
     def _compact_later(self) -> None:
@@ -417,13 +423,20 @@ class MetaGroup:
         if self._compacting:
             self._compact_timer = call_later(COMPACT_INTERVAL, self._compact)
             return
+        options = self.shared.options().jetstream
+        if not self._is_long(options.meta_compact, options.meta_compact_size):
+            return
         node, index, assigned = self.group.node, self._index, self.state.assigned()
         self._snapshot, self._applied_bytes = index, 0
 
         async def install() -> None:
             start = monotonic_ns()
             try:
-                if await in_thread(lambda: node.install_snapshot(index, encode_snapshot(assigned))):
+                if options.meta_compact_sync:
+                    done = node.install_snapshot(index, encode_snapshot(assigned))
+                else:
+                    done = await in_thread(lambda: node.install_snapshot(index, encode_snapshot(assigned)))
+                if done:
                     self._last_snapshot = time_ns(), monotonic_ns() - start
             finally:
                 now = monotonic_ns()
@@ -431,6 +444,14 @@ class MetaGroup:
 
         self._compacting = asyncio.create_task(install())
         self._compacting.add_done_callback(self._compacted)
+
+    def _is_long(self, entries: int, size: int) -> bool:
+        """Whether the log has more than so many entries or bytes (0: no limit), or has no limits."""
+        assert self.group
+        count = self._index - self.group_state()["snapshot"]
+        beyond = [count > entries] if entries else []
+        beyond += [self.group.node.files.log.state().bytes > size] if size else []
+        return any(beyond) if beyond else True
 
     def _compacted(self, task: asyncio.Task[None]) -> None:
         self._compacting = None

@@ -104,7 +104,7 @@ async def recover_assigned(
 async def forget_removed(jsa: JSAccount, name: str, created: int) -> None:
     """Delete a stream's directory: it was removed from the cluster, and the server ended before it did so.
 
-    `created` is when it was made; a newer one of that name stays. Raises OSError.
+    `created` is when it was made; another one of that name stays. Raises OSError.
     """
     directory = jsa.stream_directory(name)
     if not (directory / META_FILE).exists():
@@ -114,7 +114,7 @@ async def forget_removed(jsa: JSAccount, name: str, created: int) -> None:
     except MetaError as exc:
         jsa.shared.log.warn(f"  {exc}")
         return
-    if meta.created <= created:
+    if meta.created == created:
         await asyncio.to_thread(remove_directory, directory, sync=jsa.shared.config.options.sync_always)
 
 

@@ -27,6 +27,7 @@ from gnats.jetstream.control.metagroup import MetaGroup
 from gnats.jetstream.control.raftgroup import RaftGroup
 from gnats.jetstream.control.shared import Shared
 from gnats.jetstream.settings.config import FILE, StreamConfig
+from gnats.options.values.jetstream import JetStreamOptions
 
 INDEX = 3
 STREAM = StreamAssignment.of(
@@ -45,15 +46,38 @@ class Member:
     def __init__(self) -> None:
         self.snapshots: list[tuple[int, bytes]] = []
         self.errors: list[str] = []
-        shared = SimpleNamespace(log=SimpleNamespace(error=self.errors.append))
+        self.options = JetStreamOptions()
+        self.snapshot_index, self.log_bytes = 0, 1000
+        self.retired = False
+        shared = SimpleNamespace(
+            log=SimpleNamespace(error=self.errors.append),
+            options=lambda: SimpleNamespace(jetstream=self.options),
+        )
         self.meta = MetaGroup(
             cast(Shared, shared), cast(Nodes, None), "me", lambda changes: None, lambda: None
         )
-        node = SimpleNamespace(install_snapshot=self._install)
-        self.meta.group = cast(RaftGroup, SimpleNamespace(node=node, close=lambda: None))
+        log = SimpleNamespace(state=lambda: SimpleNamespace(bytes=self.log_bytes))
+        node = SimpleNamespace(
+            install_snapshot=self._install,
+            files=SimpleNamespace(log=log),
+            state=lambda: {
+                "snapshot": self.snapshot_index,
+                "doubted": 0,
+                "leader": b"another",
+                "catching_up": False,
+                "pindex": INDEX,
+                "applied": INDEX,
+            },
+        )
+        group = SimpleNamespace(node=node, close=lambda: None, retire=self._retire)
+        self.meta.group = cast(RaftGroup, group)
         self.meta.state.apply(Entry(Op.ASSIGN_STREAM, STREAM))
         self.meta._index = INDEX
         self.meta.recovered()
+        self.meta.taken()  # it has caught up
+
+    def _retire(self) -> None:
+        self.retired = True
 
     def _install(self, index: int, data: bytes) -> bool:
         self.snapshots.append((index, data))
@@ -121,3 +145,42 @@ async def test_many_changes_do_not_wait_for_a_snapshot(monkeypatch: pytest.Monke
         member.update(index)
     assert not member.meta._compacting
     await member.meta.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "compacts"),
+    [
+        ({}, True),
+        ({"meta_compact": INDEX - 1}, True),
+        ({"meta_compact": INDEX}, False),
+        ({"meta_compact_size": 999}, True),
+        ({"meta_compact_size": 1000}, False),
+        ({"meta_compact": INDEX, "meta_compact_size": 999}, True),
+    ],
+)
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_a_snapshot_waits_until_the_log_is_long(
+    options: dict[str, int], compacts: bool, at_once: bool
+) -> None:
+    member = Member()
+    member.options = JetStreamOptions(**options, meta_compact_sync=at_once)
+    if compacts:
+        await member.compact()
+    else:
+        member.meta._compact()
+        assert not member.meta._compacting
+    assert bool(member.snapshots) is compacts
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"\x00{", b"\x00{}"])
+async def test_a_server_that_understands_no_more_stops_following(data: bytes) -> None:
+    """What it would do from then on might differ from what the others do."""
+    member = Member()
+    before = member.meta.state.snapshot()
+    member.meta.apply(INDEX + 1, [(metagroup.NORMAL, data)])
+    assert member.retired
+    assert "an entry is not understood" in member.meta.failure
+    assert len(member.errors) == 1
+    member.update(INDEX + 2)
+    member.meta.restore(b"")
+    assert member.meta.state.snapshot() == before
