@@ -231,10 +231,10 @@ class Suffering:
         for each in range(SIZE):
             self.cluster.kill(each)
         starting = [threading.Thread(target=self.cluster.start_again, args=(each,)) for each in range(SIZE)]
-        for each in starting:
-            each.start()
-        for each in starting:
-            each.join()
+        for thread in starting:
+            thread.start()
+        for thread in starting:
+            thread.join()
 
     def stop(self, number: int, lasts: float) -> None:
         self.steps.append(f"SIGSTOP s{number} {lasts * 3:.1f} s")
