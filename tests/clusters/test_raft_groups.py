@@ -90,6 +90,9 @@ class Witness:
         """The configurations of the assigned streams, by name."""
         return {each.name: each.config_json for each in self.meta.streams()}
 
+    def taken(self) -> None:
+        """Nothing waits until all has come."""
+
     def lead(self, term: int) -> None:
         raise AssertionError("an observer leads")
 

@@ -40,6 +40,9 @@ class Machine:
     def snapshot(self) -> bytes:
         return b"\n".join(self.entries)
 
+    def taken(self) -> None:
+        """Nothing waits until all has come."""
+
     def lead(self, term: int) -> None:
         self.leads = True
         self.terms.append(term)
