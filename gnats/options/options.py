@@ -161,8 +161,10 @@ def check_supported(opts: Options) -> None:
     """Refuse what the options can say and this server cannot do yet. Raises OptionError."""
     if not opts.jetstream.enabled or not (opts.cluster.port or opts.gateway.configured):
         return
-    if opts.gateway.configured:
-        raise OptionError("JetStream in a super-cluster is not supported yet")
+    if not opts.cluster.port:
+        raise OptionError(
+            "JetStream cluster requires configured routes or solicited leafnode for the system account"
+        )
     if opts.jetstream.extension_hint != NO_EXTEND and any(
         (remote.account or GLOBAL_ACCOUNT) == (opts.system_account or SYSTEM_ACCOUNT)
         for remote in opts.leafnodes.remotes

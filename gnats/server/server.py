@@ -611,7 +611,7 @@ class Server:
         if self.cluster and self.nodes and self.opts.jetstream.enabled:
             js.join(
                 self.nodes,
-                len(self.opts.cluster.routes),
+                self._expected_peers(),
                 self.links,
                 self.cluster.watchers,
                 lambda: self.spawn(self._leave_cluster()),
@@ -622,6 +622,11 @@ class Server:
             return api, Assigned(js, js.cluster, api, api.refuse_assignment) if js.cluster else None
 
         await js.start(serve_api)
+
+    def _expected_peers(self) -> int:
+        """Return how many other servers the configuration names, for a JetStream cluster's first start."""
+        remotes = [each for each in self.opts.gateway.gateways if each.name != self.opts.cluster.name]
+        return len(self.opts.cluster.routes) + sum(len(each.urls) for each in remotes)
 
     async def disable_jetstream(self) -> None:
         """Stop JetStream; the server goes on without it (DisableJetStream)."""

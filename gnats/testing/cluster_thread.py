@@ -388,15 +388,8 @@ class ClusterThread:
                 raise TimeoutError(f"{missing}, after {STOP_TIMEOUT:.0f} s") from None
 
     def _wait_for_leader(self) -> None:
-        """Return when all members know who leads JetStream, and the leader where streams can be."""
-        names = [server_hash(self._members.places[number].name) for number in self._members.running]
-        for server in self._running(self._members):
-            js = server.server.jetstream
-            if js and js.cluster:
-                try:
-                    server.run(wait_for_leader(js.cluster, names))
-                except TimeoutError:
-                    raise TimeoutError(f"no server leads JetStream, after {STOP_TIMEOUT:.0f} s") from None
+        """Return when a server leads JetStream, if there is any."""
+        require_leader(self._running(self._members))
 
     def _send_leaf_marks(self, group: _Group, mark: str) -> None:
         for server in self._running(group) if self._leafs.places else ():
@@ -415,6 +408,21 @@ def _with_user(block: LeafNodeOptions) -> LeafNodeOptions:
     if block.users or block.nkey:
         raise ValueError("the leafnodes block of a cluster with leafs has a username, or no credentials")
     return block if block.username else replace(block, username=_LEAF_USER, password=token_hex(16))
+
+
+def require_leader(servers: list[ServerThread]) -> None:
+    """Return when all members know who leads JetStream, and the leader where streams can be.
+
+    Raises TimeoutError.
+    """
+    peers = [server_hash(server.server.name) for server in servers]
+    for server in servers:
+        js = server.server.jetstream
+        if js and js.cluster:
+            try:
+                server.run(wait_for_leader(js.cluster, peers))
+            except TimeoutError:
+                raise TimeoutError(f"no server leads JetStream, after {STOP_TIMEOUT:.0f} s") from None
 
 
 async def wait_for_leader(meta: MetaGroup, peers: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ from gnats.options.values.cluster import LOOPBACK
 from gnats.options.values.gateway import GatewayOptions, RemoteGatewayOptions
 from gnats.server.server import Server
 from gnats.system.ports import port_of, reserve_port
-from gnats.testing.cluster_thread import ClusterThread, Place, new_mark
+from gnats.testing.cluster_thread import ClusterThread, Place, new_mark, require_leader
 from gnats.testing.server_thread import STOP_TIMEOUT, ServerThread
 
 _SYSTEM_ACCOUNT = "SYS"
@@ -138,6 +138,9 @@ class SuperClusterThread:
                         f"a server of {cluster.name} is not connected to just the other clusters that run"
                     )
                     raise TimeoutError(f"{missing}, after {STOP_TIMEOUT:.0f} s") from None
+        running = [server for cluster in self._clusters for server in cluster.running_members()]
+        if len(running) > sum(map(len, self._clusters)) // 2:
+            require_leader(running)
 
     def remotes(self) -> tuple[RemoteGatewayOptions, ...]:
         """Return all clusters, for the options of their members: each leaves its own one out."""
@@ -189,6 +192,9 @@ class _Cluster(ClusterThread):
                 if place.has_run:
                     place.reserve()
         self._joined.wait_for_gateways()
+
+    def _wait_for_leader(self) -> None:
+        """Leave that to the super-cluster, of which a majority must run."""
 
     def stop_servers(self, *, check: bool) -> None:
         """Stop all servers, and wait for no other cluster."""

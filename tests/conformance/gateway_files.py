@@ -149,10 +149,4 @@ CONFLICTS = {
     ),
 }
 
-# JetStream with a gateway needs other servers, for which gnats has no streams yet.
-JETSTREAM = """
-server_name: S
-gateway { name: G, port: -1 }
-cluster { name: G, port: -1 }
-jetstream { store_dir: js }
-"""
+JETSTREAM = "server_name: S\ngateway { name: G, port: -1 }\njetstream { store_dir: js }"

@@ -20,6 +20,7 @@ from gnats.monitor.pages.linkz import linkz
 from gnats.options.values.accounts import AccountConfig
 from gnats.options.values.auth import User
 from gnats.options.values.gateway import GatewayOptions
+from gnats.options.values.jetstream import JetStreamOptions
 from gnats.system.ports import port_of, reserve_port
 from gnats.testing import ServerThread, SuperClusterThread
 
@@ -166,6 +167,20 @@ async def test_options_are_those_of_all_servers() -> None:
                 found = server.call(lambda inner: (inner.opts.max_payload, inner.opts.system_account))
                 assert found == (1000, "MINE")
         assert outbound(clusters.clusters[0].servers[0]) == {"test-1": "test-1-s0"}
+
+
+async def test_a_stream_is_in_the_cluster_of_its_client(tmp_path: Path) -> None:
+    jetstream = JetStreamOptions(enabled=True, store_dir=str(tmp_path))
+    clusters = SuperClusterThread(2, 2, jetstream=jetstream)
+    await asyncio.to_thread(clusters.start)
+    try:
+        for number, cluster in enumerate(clusters.clusters):
+            async with joined(cluster.client_url) as client:
+                made = await client.jetstream(timeout=TIMEOUT).add_stream(name=f"S{number}")
+                assert made.cluster
+                assert made.cluster.name == f"test-{number}"
+    finally:
+        await asyncio.to_thread(clusters.stop)
 
 
 def test_all_stop_and_start_again() -> None:

@@ -32,7 +32,7 @@ from gnats.core.net.connection cimport READ_ERROR, WRITE_ERROR
 from gnats.core.net.connectionbase cimport trace_verb_with
 from gnats.core.net.log_records cimport TRACE_IN, TRACE_IN_PAYLOAD
 from gnats.core.net.pollstate cimport PollState
-from gnats.core.routing.gateway_return cimport answer_request, send_answer
+from gnats.core.routing.gateway_return cimport answer_request, is_back, send_answer
 from gnats.core.routing.remote_latency cimport is_tracked_reply, note_answer
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, ROUTE_NOBODY, RouteOutcome, process_msg_results, route
 from gnats.core.routing.tracing cimport (
@@ -116,8 +116,13 @@ cdef void process_inbound_client_msg(Subscriber c, Message *m) noexcept nogil:
 
 
 cdef RouteOutcome route_msg(Subscriber c, const Message *m) noexcept nogil:
+    cdef Message own
     if unlikely(is_mapped_reply(&m.subject)):
-        return send_answer(m, <Account> m.account)
+        own = m[0]
+        if not is_back(c.server, &own.subject):
+            return send_answer(m, <Account> m.account)
+        own.line = NULL
+        return route_here(c, &own)
     return route_here(c, m)
 
 
@@ -262,9 +267,9 @@ cdef RouteOutcome send_internal_msg(
     cdef bint answers
     m.subject.p = <char *> subject
     m.subject.n = sn
-    answers = is_mapped_reply(&m.subject)
+    answers = is_mapped_reply(&m.subject) and not is_back(c.server, &m.subject)
     if likely(not answers):
-        r = results_match(&c.ps.cache, account.sublist, subject, sn)
+        r = results_match(&c.ps.cache, account.sublist, m.subject.p, m.subject.n)
         if r == NULL:
             c.out_of_memory(WRITE_ERROR)
             return ROUTE_NO_MEMORY

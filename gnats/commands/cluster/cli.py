@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--js",
         action="store_true",
-        help="with JetStream, streams with one replica (with --gateways: not supported yet)",
+        help="with JetStream, for streams with one replica",
     )
     up.add_argument(
         "--store",

@@ -7,11 +7,16 @@ from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.message cimport Message, RemoteArgs
 from gnats.core.routing.route cimport RouteOutcome
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.runtime.state cimport ServerState
 
 
 # A client publishes to a reply of which it may have been sent the mapped one. If so, send the message, and return True.
 cdef bint answer_request(Subscriber c, const Message *m) noexcept nogil
-# Send a message whose subject is a mapped reply.
+# A mapped reply that this server publishes to is its own, since the request has come back to this server, or its answer:
+# change it to the plain one, and return True. Any other is for send_answer().
+cdef bint is_back(ServerState server, Slice *subject) noexcept nogil
+# Send a message whose subject is a mapped reply, of another server.
 cdef RouteOutcome send_answer(const Message *m, Account account) noexcept nogil
 # A message whose subject is a mapped reply has arrived from another server. Forward or drop it and return False. Or
 # leave it to the caller, to be routed: m.subject is the plain reply then, and m.remote is `own`, except that a server

@@ -24,6 +24,7 @@ from gnats.core.routing.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, ROUTE_NO
 from gnats.core.routing.targets cimport Targets, targets_add, targets_begin, targets_forward, targets_send
 from gnats.core.runtime.kinds cimport GATEWAY, LEAF
 from gnats.core.runtime.slice cimport Slice
+from gnats.core.runtime.state cimport ServerState
 from gnats.core.subjects.match_cache cimport results_match
 from gnats.core.subjects.sublist cimport SUB_ACCOUNT, MatchResult, Subscription
 from gnats.includes.atomics cimport bump64
@@ -58,9 +59,18 @@ cdef bint answer_request(Subscriber c, const Message *m) noexcept nogil:
     return True
 
 
+cdef bint is_back(ServerState server, Slice *subject) noexcept nogil:
+    cdef const GatewayTable *t = gateway_table(server)
+    if t == NULL or not names_cluster(t, subject.p) or not names_server(t, subject.p):
+        return False
+    subject.p += MAPPED_N
+    subject.n -= MAPPED_N
+    return True
+
+
 cdef RouteOutcome send_answer(const Message *m, Account account) noexcept nogil:
     cdef const GatewayTable *t = gateway_table((<Subscriber> m.origin).server)
-    cdef void *link = cluster_link(t, m.subject.p) if t != NULL else NULL
+    cdef void *link = NULL
     cdef MatchResult *r = results_match(&m.ps.cache, account.sublist, m.subject.p, m.subject.n)
     cdef Anyway over
     cdef Targets targets
@@ -71,6 +81,8 @@ cdef RouteOutcome send_answer(const Message *m, Account account) noexcept nogil:
     for i in range(r.npsubs):
         if r.psubs[i].kind == LEAF and (<Subscriber> r.psubs[i].client).spoke and may_go_over(m, r.psubs[i]):
             targets_add(&targets, m, r.psubs[i])
+    if t != NULL:
+        link = server_link(t, m.subject.p) if names_cluster(t, m.subject.p) else cluster_link(t, m.subject.p)
     if link != NULL:
         add_anyway(&targets, m, &over, link, account)
     return ROUTE_DELIVERED if send_all(&targets, m, False) else ROUTE_NOBODY

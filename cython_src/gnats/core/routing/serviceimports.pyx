@@ -25,7 +25,7 @@ from gnats.core.messages.responses cimport (
 from gnats.core.messages.sampling cimport sampled_by_header
 from gnats.core.net.connection cimport WRITE_ERROR
 from gnats.core.net.pollstate cimport PollState, poller_random64
-from gnats.core.routing.gateway_return cimport send_answer
+from gnats.core.routing.gateway_return cimport is_back, send_answer
 from gnats.core.routing.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOutcome, route
 from gnats.core.routing.tracing cimport set_trace_dest
 from gnats.core.runtime.clock cimport monotonic_ns
@@ -80,8 +80,13 @@ cdef inline bint replace_reply(
 cdef bint route_here(const Message *m, Account account) noexcept nogil:
     """Route a message in another account. Return whether a subscriber received it."""
     cdef RouteOutcome outcome
+    cdef Message own
     if unlikely(is_mapped_reply(&m.subject)):   # a response to a request that came through a leaf node
-        outcome = send_answer(m, account)
+        own = m[0]
+        if is_back((<Subscriber> m.origin).server, &own.subject):
+            outcome = route(&own, account.sublist)
+        else:
+            outcome = send_answer(m, account)
     else:
         outcome = route(m, account.sublist)
     if unlikely(outcome == ROUTE_NO_MEMORY):

@@ -92,7 +92,7 @@ def test_it_is_a_block() -> None:
         gateway("gateway", Token("x", HERE, 1, 0), Problems())
 
 
-def test_a_gateway_goes_without_jetstream() -> None:
-    with pytest.raises(OptionError, match="JetStream in a super-cluster is not supported yet"):
+def test_jetstream_beside_a_gateway_needs_routes() -> None:
+    with pytest.raises(OptionError, match="JetStream cluster requires configured routes"):
         options("gateway { name: G, port: -1 }\njetstream: true").baseline()
     assert options("gateway { name: G, port: -1 }").baseline().cluster.name == "G"
