@@ -16,7 +16,7 @@ none of which its servers can see on the wire but as other timing:
   * nothing that is committed is removed: the group stops instead, and says so
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from gnats.core.runtime.slice cimport Slice
 from gnats.raft.messages cimport PeerState, Snapshot
@@ -68,4 +68,7 @@ cdef void raft_flush(Raft *r, int64_t now) noexcept nogil
 # Let another peer lead: `preferred`, if it is there, else any that is. 0: no preference.
 cdef bint raft_step_down(Raft *r, uint64_t preferred, int64_t now) noexcept nogil
 cdef void raft_campaign(Raft *r, int64_t now) noexcept nogil
+# So many servers are there: count them as members, unless there has been a leader. Otherwise servers whose
+# configuration names few others could elect two.
+cdef void raft_expect(Raft *r, uint32_t size) noexcept nogil
 cdef void raft_set_observer(Raft *r, bint observer, int64_t now) noexcept nogil

@@ -2,10 +2,9 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memcpy, memset
 
 from gnats.core.runtime.slice cimport Slice
-from gnats.includes.arrays cimport array_grow
 from gnats.includes.units cimport MILLISECOND, SECOND
 from gnats.raft.answering cimport answer, answer_when_durable, send_answers
 from gnats.raft.feeding cimport begin_feeding, feed_all
@@ -21,7 +20,6 @@ from gnats.raft.messages cimport (
     ENTRY_SNAPSHOT,
     LTERM_ROOM,
     PEER_SIZE,
-    RESPONSE_SIZE,
     VOTE_REQUEST_SIZE,
     VOTE_RESPONSE_SIZE,
     AppendEntry,
@@ -41,7 +39,6 @@ from gnats.raft.messages cimport (
     put_append_entry,
     put_entry,
     put_lterm,
-    put_response,
     put_vote_request,
     put_vote_response,
 )
@@ -50,7 +47,6 @@ from gnats.raft.state cimport (
     RAFT_CANDIDATE,
     RAFT_FOLLOWER,
     RAFT_LEADER,
-    RAFT_NO_MEMORY,
     RAFT_STORE,
     RAFT_TWO_LEADERS,
     SEND_ANSWER,
@@ -61,11 +57,9 @@ from gnats.raft.state cimport (
     VIA_CATCHUP,
     VIA_LOG,
     VIA_NEW,
-    Answer,
     Raft,
     RaftEnv,
     RaftPeer,
-    RaftSend,
     RaftVia,
     add_peer,
     begin_change,
@@ -340,6 +334,11 @@ cdef void raft_campaign(Raft *r, int64_t now) noexcept nogil:
         r.elects = now + between(r, r.times.campaign_least, r.times.campaign_most)
 
 
+cdef void raft_expect(Raft *r, uint32_t size) noexcept nogil:
+    if r.pindex == 0 and r.snapshot_index == 0 and r.leader == 0:
+        r.size = max(r.size, size)
+
+
 cdef void raft_set_observer(Raft *r, bint observer, int64_t now) noexcept nogil:
     r.observer = observer
     if r.state != RAFT_LEADER:
@@ -597,6 +596,9 @@ cdef void raft_append_entry(
     if r.full or r.commit - r.applied > MOST_BEHIND:
         return   # nothing more until the state machine has caught up
     take_record(r, via, &ae, subject, now)
+    leader = find_peer(r, r.leader)   # its first record says that it is a member
+    if leader != NULL:
+        leader.heard = now
     regain_trust(r)
 
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 META_GROUP = "_meta_"
 NORMAL, REMOVE_PEER = 0, 4
 """Types of entries: the group's own, and the removal of a member (EntryType in gnats.raft.messages)."""
+SETTLE = 1.5
+"""Seconds without a new server until a new group elects: a leader is heard, and servers know each other."""
 LOST_QUORUM = 10.0
 """Seconds without a leader after which requests are told so."""
 COMPACT_INTERVAL = 60.0
@@ -94,6 +96,8 @@ class MetaGroup:
         """When it was taken (ns since 1970), and the ns that this took."""
         self._compacting: asyncio.Task[None] | None = None
         self._compact_timer: Timer | None = None
+        self._campaign_timer: Timer | None = None
+        self._expected = 0
         self._leaderless_since = monotonic()
         self._leaderless_timer: Timer | None = None
         self._has_led = False
@@ -158,17 +162,29 @@ class MetaGroup:
         return changes
 
     def begin(self) -> None:
-        """Take part in the group: another server can be reached. Idempotent."""
-        if self.group and not self.group.begun:
-            fresh = not self.group.node.files.bootstrapped
+        """Take part in the group: another server can be reached, or one more."""
+        if not self.group:
+            return
+        fresh = not self.group.node.files.bootstrapped
+        if not self.group.begun:
             self._wait_for_leader()
             self.group.begin(recovering=True, observer=bool(self.failure))
-            if fresh:
-                self.group.node.campaign()
+        # The configuration may name few of the servers: with what it says, two leaders could be elected.
+        there = sum(node.js and not node.offline for node in self.nodes.placement().values())
+        if fresh and there > self._expected:
+            self._expected = there
+            self.group.node.expect(there)
+            if self._campaign_timer:
+                self._campaign_timer.cancel()
+            self._campaign_timer = call_later(SETTLE, self._campaign)
+
+    def _campaign(self) -> None:
+        if self.group and not self.leader:
+            self.group.node.campaign()
 
     async def close(self) -> None:
         """Leave the group for now, or for good when this server was removed: it forgets the group then."""
-        for timer in (self._compact_timer, self._leaderless_timer):
+        for timer in (self._compact_timer, self._leaderless_timer, self._campaign_timer):
             if timer:
                 timer.cancel()
         if self._compacting:

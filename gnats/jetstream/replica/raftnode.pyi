@@ -73,6 +73,8 @@ class RaftNode(StreamBase):
         """Let another peer lead, `preferred` if it is there. False: this server does not lead."""
     def campaign(self) -> None:
         """Become a candidate soon."""
+    def expect(self, size: int) -> None:
+        """Count so many servers as members, unless there has been a leader."""
     def set_observer(self, observer: bool) -> None:
         """Never become a candidate, or again."""
     def applied(self, index: int) -> None:

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
-import secrets
+import os
 import string
 
 from gnats.core.accounts.account cimport Account
@@ -39,6 +39,7 @@ from gnats.raft.raft cimport (
     raft_begin,
     raft_campaign,
     raft_deadline,
+    raft_expect,
     raft_flush,
     raft_free,
     raft_init,
@@ -85,7 +86,7 @@ cdef enum:
 
 # What ask() does.
 cdef enum:
-    PROPOSE, FORWARD, ADD_PEER, REMOVE_PEER, STEP_DOWN, CAMPAIGN, OBSERVE, APPLIED_TO
+    PROPOSE, FORWARD, ADD_PEER, REMOVE_PEER, STEP_DOWN, CAMPAIGN, EXPECT, OBSERVE, APPLIED_TO
 
 cdef RaftEnv ENV
 
@@ -114,7 +115,7 @@ cdef class RaftNode(StreamBase):
         self.client.register(account)
         self.barrier.syncs = True
         self.last_applied = &self.first_applied
-        raft_init(&self.raft, &ENV, <void *> self, get64(peer), secrets.randbits(60))
+        raft_init(&self.raft, &ENV, <void *> self, get64(peer), random_seed())
         self.raft.managed = managed
         name = group.encode()
         set_inbox(&self.proposal_subject, b"$NRG.P." + name)
@@ -238,6 +239,8 @@ cdef class RaftNode(StreamBase):
                 done = raft_step_down(&self.raft, number, ps.now)
             elif what == CAMPAIGN:
                 raft_campaign(&self.raft, ps.now)
+            elif what == EXPECT:
+                raft_expect(&self.raft, <uint32_t> number)
             elif what == OBSERVE:
                 raft_set_observer(&self.raft, number != 0, ps.now)
             self.leave()
@@ -265,6 +268,10 @@ cdef class RaftNode(StreamBase):
     def campaign(self) -> None:
         """Become a candidate soon."""
         self.ask(CAMPAIGN, 0, NULL, 0)
+
+    def expect(self, uint32_t size) -> None:
+        """Count so many servers as members, unless there has been a leader."""
+        self.ask(EXPECT, size, NULL, 0)
 
     def set_observer(self, bint observer) -> None:
         """Never become a candidate, or again."""
@@ -526,7 +533,12 @@ cdef void drop_applied(Applied *first) noexcept nogil:
 
 
 cdef bytes random_token():
-    return "".join(secrets.choice(ALPHABET) for _ in range(8)).encode()
+    # os.urandom: the module secrets loads OpenSSL
+    return "".join(ALPHABET[byte % len(ALPHABET)] for byte in os.urandom(8)).encode()
+
+
+cdef uint64_t random_seed():
+    return int.from_bytes(os.urandom(7), "little")
 
 
 cdef int set_inbox(Inbox *inbox, bytes subject) except -1:
