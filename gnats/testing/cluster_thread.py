@@ -23,7 +23,7 @@ from gnats.options.values.cluster import LOOPBACK, ClusterOptions
 from gnats.options.values.jetstream import JetStreamOptions, check_jetstream
 from gnats.options.values.leafnodes import LeafNodeOptions, RemoteLeafOptions
 from gnats.server.server import Server
-from gnats.system.ports import reserve_port
+from gnats.system.ports import port_of, reserve_port
 from gnats.testing.server_thread import STOP_TIMEOUT, ServerThread
 
 LEAF_RECONNECT = 0.05
@@ -38,6 +38,10 @@ def new_mark() -> str:
     return f"mark{next(_marks)}"
 
 
+_PORTS = ("port", "route_port", "leaf_port", "gateway_port")
+"""The fields of a Place that are ports."""
+
+
 @dataclass(slots=True)
 class Place:
     """A server's ports, which stay the same when it starts again; 0 where it does not listen."""
@@ -49,29 +53,21 @@ class Place:
     gateway_port: int = 0
     running_id: str = ""
     """The id of the running server, empty while none runs."""
-    reserved: list[socket.socket] = field(default_factory=list)
-
-    @property
-    def has_run(self) -> bool:
-        """Whether a server has run here: it has chosen its ports."""
-        return self.port != RANDOM_PORT
+    reserved: dict[str, socket.socket] = field(default_factory=dict)
+    """What keeps the ports, by the names of their fields."""
 
     def reserve(self) -> None:
-        """Keep the ports while no server listens on them."""
-        for port in filter(None, (self.port, self.route_port, self.leaf_port, self.gateway_port)):
-            with suppress(OSError):  # another process was faster: the next start says so
-                self.reserved.append(reserve_port(port))
+        """Choose ports for those that are RANDOM_PORT, and keep all: also while a server stops or starts."""
+        for name in _PORTS:
+            port = getattr(self, name)
+            if port and name not in self.reserved:
+                with suppress(OSError):  # another process was faster: the next start says so
+                    self.reserved[name] = reserve_port(max(port, 0))
+                    setattr(self, name, port_of(self.reserved[name]))
 
     def release(self) -> None:
         while self.reserved:
-            self.reserved.pop().close()
-
-    def learn(self, server: Server) -> None:
-        """Note the id and the ports of the server that runs here."""
-        self.running_id, self.port = server.id, server.port
-        self.route_port = server.cluster.port if server.cluster else 0
-        self.leaf_port = server.leafs.port if server.leafs else 0
-        self.gateway_port = server.gateways.port if server.gateways else 0
+            self.reserved.popitem()[1].close()
 
 
 class _Group:
@@ -110,23 +106,20 @@ class _Group:
 
     def start(self, number: int) -> None:
         place = self.places[number]
+        place.reserve()
         server = self._make(number, place)
+        server.reserved = frozenset(each.fileno() for each in place.reserved.values())
         self.servers[number : number + 1] = [server]
-        place.release()
         try:
             server.start()
         except BaseException:
             server.stop(check=False)  # wait for the end of its thread
             raise
-        server.call(place.learn)
+        place.running_id = server.call(lambda inner: inner.id)
 
     def stop(self, number: int, *, check: bool) -> None:
-        place = self.places[number]
-        place.running_id = ""
-        try:
-            self.servers[number].stop(check=check)
-        finally:
-            place.reserve()
+        self.places[number].running_id = ""
+        self.servers[number].stop(check=check)
 
 
 class ClusterThread:

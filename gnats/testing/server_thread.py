@@ -58,6 +58,8 @@ class ServerThread:
         self._thread = threading.Thread(target=self._run, name="gnats-server", daemon=True)
         self._pollers: Pollers | None = None
         self._port = 0
+        self.reserved: frozenset[int] = frozenset()
+        """Descriptors of others that keep the client port for this server."""
         self.before: Footprint | None = None
         """With `checks_rest`, while the server runs: the process's resources before its servers started."""
 
@@ -115,7 +117,7 @@ class ServerThread:
         if check:
             from gnats.testing.rest import require_closed, require_nothing_left
 
-            require_closed(self._port, pollers)
+            require_closed(self._port, pollers, self.reserved)
             if before:
                 require_nothing_left(before)
 

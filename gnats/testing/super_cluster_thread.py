@@ -6,12 +6,12 @@ from typing import Any, Self
 
 from gnats.gateways import mesh
 from gnats.gateways.gateways import Gateways
+from gnats.go.hostport import RANDOM_PORT
 from gnats.go.url import URL
 from gnats.options.values.accounts import AccountConfig
 from gnats.options.values.cluster import LOOPBACK
 from gnats.options.values.gateway import GatewayOptions, RemoteGatewayOptions
 from gnats.server.server import Server
-from gnats.system.ports import port_of, reserve_port
 from gnats.testing.cluster_thread import ClusterThread, Place, new_mark, require_leader
 from gnats.testing.server_thread import STOP_TIMEOUT, ServerThread
 
@@ -167,14 +167,13 @@ class _Cluster(ClusterThread):
         for group in self._members, self._leafs:
             for place in group.places:
                 place.name = f"{name}-{place.name}"  # no two servers of all clusters have one name
+        for place in self._members.places:
+            place.gateway_port = RANDOM_PORT
 
     def gateway_urls(self) -> tuple[URL, ...]:
         """Return the URLs of the members: other clusters have them in their options before members run."""
         for place in self._members.places:
-            if not place.gateway_port:
-                reserved = reserve_port()
-                place.reserved.append(reserved)
-                place.gateway_port = port_of(reserved)
+            place.reserve()
         return tuple(URL("nats", host=f"{LOOPBACK}:{place.gateway_port}") for place in self._members.places)
 
     def member_ids(self) -> list[str]:
@@ -189,8 +188,7 @@ class _Cluster(ClusterThread):
         super().stop(member)
         if member is None:  # servers that run go on dialling these ports
             for place in self._members.places:
-                if place.has_run:
-                    place.reserve()
+                place.reserve()
         self._joined.wait_for_gateways()
 
     def _wait_for_leader(self) -> None:
