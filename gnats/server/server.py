@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from gnats.events.servers import Servers
     from gnats.gateways.gateway import Gateway
     from gnats.gateways.gateways import Gateways
+    from gnats.jetstream.api.assigned import Assigned
     from gnats.jetstream.cluster.nodes import Nodes
     from gnats.jetstream.control.jetstream import JetStream
     from gnats.jetstream.engine.engine import Engine
@@ -585,7 +586,6 @@ class Server:
 
     async def _start_jetstream(self) -> None:
         from gnats.jetstream.api.api import Api
-        from gnats.jetstream.api.assigned import Assigned
         from gnats.jetstream.cluster.nodes import Nodes
         from gnats.jetstream.control.advisories import Advisories
         from gnats.jetstream.control.jetstream import JetStream, configure
@@ -617,9 +617,13 @@ class Server:
                 lambda: self.spawn(self._leave_cluster()),
             )
 
-        def serve_api() -> tuple[Api, Assigned | None]:
+        def serve_api() -> "tuple[Api, Assigned | None]":
             api = Api(js, clients.new(system), self.clients, self.links)
-            return api, Assigned(js, js.cluster, api, api.refuse_assignment) if js.cluster else None
+            if js.cluster is None:
+                return api, None
+            from gnats.jetstream.api.assigned import Assigned
+
+            return api, Assigned(js, js.cluster, api, api.refuse_assignment)
 
         await js.start(serve_api)
 

@@ -17,7 +17,6 @@ from gnats.jetstream import errors
 from gnats.jetstream.control.cluster_usage import ClusterUsage
 from gnats.jetstream.control.jsaccount import JSAccount, difference
 from gnats.jetstream.control.lanes import Hold, Lanes, account_claim, creation_claims
-from gnats.jetstream.control.metagroup import MetaGroup
 from gnats.jetstream.control.recovery import recover
 from gnats.jetstream.control.shared import Group, Shared
 from gnats.jetstream.errors import ApiError
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
     from gnats.jetstream.cluster.meta import Change
     from gnats.jetstream.cluster.nodes import Nodes
+    from gnats.jetstream.control.metagroup import MetaGroup
     from gnats.log.logger import Logger
 
 SNAPSHOTS_AT_ONCE = 16
@@ -144,6 +144,8 @@ class JetStream:
         connections to other servers; `links_changed` are called when these change. `removed` is called when
         the cluster has removed this server: it must disable JetStream.
         """
+        from gnats.jetstream.control.metagroup import MetaGroup
+
         self._meta = MetaGroup(self.shared, nodes, nodes.peer, self._carry_out, removed)
         self.shared.forget_consumer = self._meta.forget_consumer
         self.shared.cluster_info = self.cluster_info

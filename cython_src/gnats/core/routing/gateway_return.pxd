@@ -13,8 +13,8 @@ from gnats.core.runtime.state cimport ServerState
 
 # A client publishes to a reply of which it may have been sent the mapped one. If so, send the message, and return True.
 cdef bint answer_request(Subscriber c, const Message *m) noexcept nogil
-# A mapped reply that this server publishes to is its own, since the request has come back to this server, or its answer:
-# change it to the plain one, and return True. Any other is for send_answer().
+# A mapped reply that this server publishes to is its own, since the request has come back to this server, or its
+# answer: change it to the plain one, and return True. Any other is for send_answer().
 cdef bint is_back(ServerState server, Slice *subject) noexcept nogil
 # Send a message whose subject is a mapped reply, of another server.
 cdef RouteOutcome send_answer(const Message *m, Account account) noexcept nogil
