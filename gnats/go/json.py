@@ -8,6 +8,7 @@ pairs, become U+FFFD; a value of another type is an error.
 import json
 import re
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from typing import Any, NamedTuple, NoReturn, Union
 
 from gnats.go.text import MAX_INT32, MAX_INT64, MAX_UINT64, quote
@@ -165,20 +166,24 @@ def unmarshal(data: bytes, fields: Struct, what: str, *, strict: bool = False) -
 
 
 def _unmarshal(data: bytes, fields: Struct, what: str, strict: bool) -> dict[str, object]:
+    value = _parsed(data, _decode)
+    if value is None:
+        return {}
+    return _members(value, fields, what, strict)
+
+
+def _parsed(data: bytes, decode: Callable[..., tuple[object, int]], *, first: bool = False) -> object:
+    """Return the value in `data`, by _decode() or the like; with `first`, ignore data behind it."""
     text = text_of(data)
     try:
-        value, end = _decode(text, _blank(text, 0), plain=_is_plain(text))
-        if _blank(text, end) != len(text):
+        value, end = decode(text, _blank(text, 0), plain=_is_plain(text))
+        if not first and _blank(text, end) != len(text):
             raise ValueError
-        if _ESCAPED_SURROGATE.search(text):
-            value = _whole(value)
+        return _whole(value) if _ESCAPED_SURROGATE.search(text) else value
     except JSONError:
         raise
     except ValueError as exc:
         raise JSONError(_syntax_error(data) or f"invalid JSON: {exc}") from None
-    if value is None:
-        return {}
-    return _members(value, fields, what, strict)
 
 
 RawPaths = Mapping[str, "RawPaths"]
@@ -198,17 +203,7 @@ def unmarshal_raw(data: bytes, type_: Type, what: str, raw: RawPaths, *, first: 
     Errors call the struct `what`. Raises JSONError.
     """
     try:
-        text = text_of(data)
-        try:
-            value, end = _walk(text, _blank(text, 0), raw, plain=_is_plain(text))
-            if not first and _blank(text, end) != len(text):
-                raise ValueError
-            if _ESCAPED_SURROGATE.search(text):
-                value = _whole(value)
-        except JSONError:
-            raise
-        except ValueError as exc:
-            raise JSONError(_syntax_error(data) or f"invalid JSON: {exc}") from None
+        value = _parsed(data, partial(_walk, raw=raw), first=first)
         return None if value is None else _value(value, type_, False)
     except _Mismatch as exc:
         if not exc.path:

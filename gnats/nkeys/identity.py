@@ -42,6 +42,11 @@ DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _NUID_PREFIX, _NUID_TOTAL = 12, 22
 
 
+def random_name(length: int, rng: random.Random | None = None) -> str:
+    """Return a name of so many DIGITS. It is no secret."""
+    return "".join((rng or random).choices(DIGITS, k=length))
+
+
 def server_hash(name: str) -> str:
     """Return eight characters that stand for a server in subjects (getHash in events.go)."""
     digest = new_sha256()

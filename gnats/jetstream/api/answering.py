@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from gnats.jetstream import errors
 from gnats.jetstream.api.request import OFFLINE_DELAY, Request, Route
-from gnats.jetstream.errors import ApiError
+from gnats.jetstream.errors import ApiError, Kind
 
 if TYPE_CHECKING:
-    from gnats.jetstream.cluster.entries import ConsumerAssignment, RaftGroup, StreamAssignment
+    from gnats.jetstream.cluster.entries import Asset, ConsumerAssignment, RaftGroup, StreamAssignment
     from gnats.jetstream.control.metagroup import MetaGroup
 
 ANSWER_DELAY = OFFLINE_DELAY
@@ -93,9 +93,6 @@ class Answering:
         assignment = self._stream(request, name)
         return assignment is not None and self._is_mine(assignment.group)
 
-    def _all_offline(self, group: RaftGroup) -> bool:
-        return all_offline(self._cluster, group.peers)
-
     def _of_stream(self, request: Request, name: str) -> bool:
         if self._cluster.is_leaderless:
             raise errors.CLUSTER_NOT_AVAIL()
@@ -104,21 +101,24 @@ class Answering:
         return self._has_stream(request, name)
 
     def _stream_purge(self, request: Request) -> bool:
+        """The server that has it purges it without a leader, too."""
         name = request.tokens[2]
-        if self._has_stream(request, name):
-            return True
-        return self._of_stream(request, name)
+        return self._has_stream(request, name) or self._of_stream(request, name)
 
     def _stream_info(self, request: Request) -> bool:
-        name, cluster = request.tokens[2], self._cluster
-        assignment = self._stream(request, name)
+        assignment = self._stream(request, request.tokens[2])
         if assignment is None:
             self._missing(request, errors.STREAM_NOT_FOUND())
-        elif assignment.unsupported and assignment.group.is_member(cluster.peer):
-            raise self._late(request, errors.STREAM_OFFLINE_REASON(err=assignment.unsupported))
-        elif cluster.leads and self._all_offline(assignment.group):
-            raise self._late(request, errors.STREAM_OFFLINE())
-        elif self._is_mine(assignment.group):
+        return self._info(request, assignment, errors.STREAM_OFFLINE, errors.STREAM_OFFLINE_REASON)
+
+    def _info(self, request: Request, asset: Asset | None, offline: Kind, offline_reason: Kind) -> bool:
+        """Decide about a description of what is assigned, if anything is. Raises ApiError, for later."""
+        cluster = self._cluster
+        if asset and asset.unsupported and asset.group.is_member(cluster.peer):
+            raise self._late(request, offline_reason(err=asset.unsupported))
+        if asset and cluster.leads and all_offline(cluster, asset.group.peers):
+            raise self._late(request, offline())
+        if asset and self._is_mine(asset.group):
             return True
         if cluster.is_leaderless:
             raise self._late(request, errors.CLUSTER_NOT_AVAIL())
@@ -133,19 +133,11 @@ class Answering:
         return self._leader_alone(request)
 
     def _consumer_info(self, request: Request) -> bool:
-        cluster, (stream, name) = self._cluster, request.tokens[2:4]
+        stream, name = request.tokens[2:4]
         assignment = self._consumer(request, stream, name)
         if assignment is None:
             self._missing(request, self._not_found(request, stream))
-        elif assignment.unsupported and assignment.group.is_member(cluster.peer):
-            raise self._late(request, errors.CONSUMER_OFFLINE_REASON(err=assignment.unsupported))
-        elif cluster.leads and self._all_offline(assignment.group):
-            raise self._late(request, errors.CONSUMER_OFFLINE())
-        elif self._is_mine(assignment.group):
-            return True
-        if cluster.is_leaderless:
-            raise self._late(request, errors.CLUSTER_NOT_AVAIL())
-        return False
+        return self._info(request, assignment, errors.CONSUMER_OFFLINE, errors.CONSUMER_OFFLINE_REASON)
 
     def _not_found(self, request: Request, stream: str) -> ApiError:
         """Return the error for a consumer that is not assigned: its stream, perhaps, is not, either."""

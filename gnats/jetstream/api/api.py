@@ -27,8 +27,8 @@ from gnats.jetstream.api.answering import Answering
 from gnats.jetstream.api.infos import Infos
 from gnats.jetstream.api.meta_requests import MetaRequests
 from gnats.jetstream.api.queue import Job, RequestQueue
-from gnats.jetstream.api.request import Body, LeftToOthers, Request, Route, Scope
-from gnats.jetstream.api.results import Asset, Results
+from gnats.jetstream.api.request import RESPONSE_TYPE, Body, LeftToOthers, Request, Route, Scope
+from gnats.jetstream.api.results import Results
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.threads import in_thread
 from gnats.runtime.rotation import Rotation
@@ -36,13 +36,13 @@ from gnats.runtime.steps import finish
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
+    from gnats.jetstream.cluster.entries import Asset
     from gnats.jetstream.control.jetstream import JetStream
 
 API_SUBJECT = b"$JS.API.>"
 ACCOUNT_PURGE = b"$JS.API.ACCOUNT.PURGE.*"
-SYSTEM_RESPONSE = "io.nats.jetstream.api.v1.system_response"
+SYSTEM_RESPONSE = f"{RESPONSE_TYPE}system_response"
 
-_TYPE = "io.nats.jetstream.api.v1."
 _SYSTEM_ONLY = ("META.LEADER.STEPDOWN", "SERVER.REMOVE", "SERVER.EVACUATE", "META.RESCUE")
 _SLICE = 0.002
 """Seconds of answering after which the loop gets to other work than the API."""
@@ -164,7 +164,7 @@ class Api:
             return
         if route is None:
             return
-        request.response_type, request.empty = _TYPE + route.response, route.empty
+        request.response_type, request.empty = RESPONSE_TYPE + route.response, route.empty
         if chosen := self._choose(request, route):
             self._enqueue(request, chosen, message.producer)
 
@@ -456,7 +456,7 @@ class Api:
             message.payload,
             account,
             client,
-            _TYPE + route.response,
+            RESPONSE_TYPE + route.response,
             route.empty,
         )
         self._enqueue(request, route, message.producer)

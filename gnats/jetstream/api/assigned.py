@@ -16,9 +16,9 @@ from gnats.go.json import Json
 from gnats.go.text import os_error
 from gnats.jetstream import errors
 from gnats.jetstream.api.consumer_requests import identity_header
-from gnats.jetstream.api.request import Request, Responder
+from gnats.jetstream.api.request import RESPONSE_TYPE, Request, Responder
 from gnats.jetstream.api.stream_requests import describe
-from gnats.jetstream.cluster.entries import ConsumerAssignment, StreamAssignment
+from gnats.jetstream.cluster.entries import Asset, ConsumerAssignment, StreamAssignment
 from gnats.jetstream.cluster.meta import Change, ConsumerChange, Kind, StreamChange
 from gnats.jetstream.control.consumers import Consumer, consumer_info
 from gnats.jetstream.control.proposals import (
@@ -38,10 +38,8 @@ if TYPE_CHECKING:
     from gnats.jetstream.control.jsaccount import JSAccount
     from gnats.jetstream.control.metagroup import MetaGroup
 
-_TYPE = "io.nats.jetstream.api.v1."
 _PAUSE = "$JS.API.CONSUMER.PAUSE."
 """Requests that the leader answers itself."""
-Asset = StreamAssignment | ConsumerAssignment
 
 
 class Assigned:
@@ -280,7 +278,7 @@ class Assigned:
             b"",
             account,
             asset.client.json() if asset.client else None,
-            _TYPE + response,
+            RESPONSE_TYPE + response,
         )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import random
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,13 +17,12 @@ from gnats.accounts.internal_client import InternalClient, Message
 from gnats.clock import Timer, call_later, time_ns
 from gnats.go.json import Json, marshal
 from gnats.go.text import rfc3339, text_bytes
-from gnats.go.times import ZERO_TIME
 from gnats.jetstream.api.answering import ANSWER_DELAY, all_offline
-from gnats.jetstream.cluster.entries import ConsumerAssignment, StreamAssignment
+from gnats.jetstream.cluster.entries import Asset, ConsumerAssignment, StreamAssignment
 from gnats.jetstream.control.consumers import Consumer, consumer_info
 from gnats.jetstream.control.info import is_long, stream_info, stream_info_at_length
-from gnats.jetstream.control.streams import Stream
-from gnats.nkeys.identity import DIGITS
+from gnats.jetstream.control.streams import EMPTY_STATE, Stream
+from gnats.nkeys.identity import random_name
 
 if TYPE_CHECKING:
     from gnats.jetstream.control.jetstream import JetStream
@@ -33,16 +31,6 @@ if TYPE_CHECKING:
 STREAM_INFO, CONSUMER_INFO = "$JSC.SI.", "$JSC.CI."
 PATIENCE = 4.0
 """Seconds to wait for the descriptions of a list."""
-_EMPTY_STATE: Json = {
-    "messages": 0,
-    "bytes": 0,
-    "first_seq": 0,
-    "first_ts": ZERO_TIME,
-    "last_seq": 0,
-    "last_ts": ZERO_TIME,
-    "consumer_count": 0,
-}
-Asset = StreamAssignment | ConsumerAssignment
 
 
 @dataclass(slots=True)
@@ -101,7 +89,7 @@ class Infos:
         self._cluster = cluster
         self._client = client
         self._links = links
-        self._inbox = f"$SYS._INBOX_.{''.join(random.choices(DIGITS, k=22))}."
+        self._inbox = f"$SYS._INBOX_.{random_name(22)}."
         self._numbers = itertools.count(1)
         self._gathering: dict[str, _Gathering] = {}
         self._later: set[Timer] = set()
@@ -201,7 +189,11 @@ class Infos:
         cluster |= {"replicas": replicas} if replicas else {}
         ts = rfc3339(time_ns())
         if isinstance(asset, StreamAssignment):
-            about: Json = {"config": config, "created": asset.created, "state": _EMPTY_STATE.copy()}
+            about: Json = {
+                "config": config,
+                "created": asset.created,
+                "state": EMPTY_STATE | {"consumer_count": 0},
+            }
             return about | {"cluster": cluster, "ts": ts}
         none = {"consumer_seq": 0, "stream_seq": 0}
         numbers = ("num_ack_pending", "num_redelivered", "num_waiting", "num_pending")

@@ -6,7 +6,6 @@ carried out what was decided.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -21,11 +20,12 @@ from gnats.jetstream import errors
 from gnats.jetstream.api import consumer_requests, stream_requests
 from gnats.jetstream.api.answering import ANSWER_DELAY, all_offline
 from gnats.jetstream.api.consumer_requests import STREAM_IDENTITY, durable_for_sourcing, named, paused
-from gnats.jetstream.api.infos import Asset, Infos
+from gnats.jetstream.api.infos import Infos
 from gnats.jetstream.api.paging import list_page, names_page
 from gnats.jetstream.api.request import Handler, LeftToOthers, Request, Route, Scope
 from gnats.jetstream.api.stream_requests import read_new_stream
 from gnats.jetstream.cluster.entries import (
+    Asset,
     ClientInfo,
     ConsumerAssignment,
     Op,
@@ -38,7 +38,7 @@ from gnats.jetstream.control.account_info import CountedStream, account_info
 from gnats.jetstream.control.checks import CREATE_OR_UPDATE, StreamChecks, check_consumer
 from gnats.jetstream.control.info import is_long
 from gnats.jetstream.settings.config import LIMITS, ConsumerConfig, StreamConfig
-from gnats.nkeys.identity import DIGITS, server_hash
+from gnats.nkeys.identity import random_name, server_hash
 from gnats.runtime.steps import in_slices
 
 if TYPE_CHECKING:
@@ -112,15 +112,6 @@ def cluster_of(request: Request) -> MetaGroup:
     return request.js.cluster
 
 
-def _random(length: int = _NAME_LEN) -> str:
-    return "".join(random.choices(DIGITS, k=length))
-
-
-def _settled(group: RaftGroup) -> RaftGroup:
-    """Return the group of an asset that changes: nothing about its first leader counts any more."""
-    return replace(group, preferred="", scale_up=group.scale_up and group.desired is not None)
-
-
 def _preferring(placement: Placement, group: RaftGroup) -> RaftGroup:
     return replace(group, preferred=placement.preferred(group))
 
@@ -167,7 +158,7 @@ async def _create(request: Request) -> None:
 
 def _sync_subject() -> str:
     """Return a subject on which a stream's replicas catch up (syncSubjForStream)."""
-    return f"$JSC.SYNC.{_random()}"
+    return f"$JSC.SYNC.{random_name(_NAME_LEN)}"
 
 
 async def _update(request: Request) -> None:
@@ -185,7 +176,7 @@ async def _update(request: Request) -> None:
     )
     _check_stays(lead, old.config, new)
     known = lead.stream(old.name)
-    group, sync = _settled(known.group), known.sync or _sync_subject()
+    group, sync = known.group.settled(), known.sync or _sync_subject()
     changed = replace(known.with_config(new), group=group, sync=sync, **lead.asked())
     lead.cluster.propose_stream(Op.UPDATE_STREAM, changed)
 
@@ -352,7 +343,7 @@ def _placed(lead: Lead, stream: StreamAssignment, config: ConsumerConfig, name: 
 def _free_name(lead: Lead, stream: str) -> str:
     """Return a name that no consumer of a stream has."""
     while True:
-        name = _random()
+        name = random_name(_NAME_LEN)
         if not lead.state.consumer_or_inflight(lead.account, stream, name):
             return name
 
@@ -360,7 +351,7 @@ def _free_name(lead: Lead, stream: str) -> str:
 def _changed(lead: Lead, known: ConsumerAssignment, config: ConsumerConfig) -> ConsumerAssignment:
     """Return the assignment of a consumer that changes. Raises ApiError."""
     lead.check_changeable(known)
-    return replace(known.with_config(config), group=_settled(known.group), **lead.asked())
+    return replace(known.with_config(config), group=known.group.settled(), **lead.asked())
 
 
 def _delete_consumer(request: Request) -> None:

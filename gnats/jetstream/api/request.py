@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from gnats.jetstream.control.jsaccount import JSAccount
 
 _EMPTY_OBJECT = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
+RESPONSE_TYPE = "io.nats.jetstream.api.v1."
+"""What the types of responses begin with."""
 OFFLINE_DELAY = 0.5
 """Seconds to wait before answering that a stream or consumer is offline."""
 

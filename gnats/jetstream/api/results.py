@@ -15,7 +15,8 @@ from gnats.clock import time_ns
 from gnats.go.json import Json, JSONError, Named, Struct, marshal, unmarshal
 from gnats.go.text import SECOND
 from gnats.jetstream import errors
-from gnats.jetstream.cluster.entries import ConsumerAssignment, Op, StreamAssignment
+from gnats.jetstream.api.request import RESPONSE_TYPE
+from gnats.jetstream.cluster.entries import Asset, ConsumerAssignment, Op, StreamAssignment
 from gnats.jetstream.cluster.placement import PlacementError
 from gnats.jetstream.errors import ApiError
 
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
     from gnats.log.logger import Logger
 
 STREAM_RESULT, CONSUMER_RESULT = b"$SYS.JSC.STREAM.ASSIGNMENT.RESULT", b"$SYS.JSC.CONSUMER.ASSIGNMENT.RESULT"
-Asset = StreamAssignment | ConsumerAssignment
 
-STREAM_CREATED = "io.nats.jetstream.api.v1.stream_create_response"
-STREAM_RESTORED = "io.nats.jetstream.api.v1.stream_restore_response"
-CONSUMER_CREATED = "io.nats.jetstream.api.v1.consumer_create_response"
+STREAM_CREATED = f"{RESPONSE_TYPE}stream_create_response"
+STREAM_RESTORED = f"{RESPONSE_TYPE}stream_restore_response"
+CONSUMER_CREATED = f"{RESPONSE_TYPE}consumer_create_response"
 _YOUNG = 5 * SECOND
 """ns from a stream's assignment within which a failure undoes it."""
 _ERROR: Struct = {"code": "int", "err_code": "uint64", "description": "string"}

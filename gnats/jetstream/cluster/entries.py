@@ -178,6 +178,13 @@ class RaftGroup(Document):
         """Whether a peer is in the group (isMember)."""
         return peer in self.peers
 
+    def settled(self) -> RaftGroup:
+        """Return it without the members that count while it is new (setStreamAssignmentRecovering)."""
+        scale_up = self.scale_up and self.desired is not None
+        if not self.preferred and self.scale_up == scale_up:
+            return self
+        return dataclasses.replace(self, preferred="", scale_up=scale_up)
+
 
 def _counts(read: Iterable[int | None]) -> tuple[int, ...]:
     return tuple(each or 0 for each in read)
@@ -278,6 +285,11 @@ class _Assignment(Generic[Config]):
     unsupported: str = ""
     """The reason why this server must not run it; "": it may."""
 
+    @classmethod
+    def of(cls, config: Config, **members: Any) -> Self:
+        """Make an assignment of a configuration that this server has made."""
+        return cls(config=config, config_json=marshal(config.json()).decode(), **members)
+
     @property
     def account(self) -> str:
         """The name of the asset's account."""
@@ -299,14 +311,6 @@ class _Assignment(Generic[Config]):
     def with_config(self, config: Config) -> Self:
         """Return it with another configuration, which this server has made."""
         return dataclasses.replace(self, config=config, config_json=marshal(config.json()).decode())
-
-    def _settled(self) -> RaftGroup:
-        """Return the group without the members that count while it is new (setStreamAssignmentRecovering)."""
-        group = self.group
-        scale_up = group.scale_up and group.desired is not None
-        if not group.preferred and group.scale_up == scale_up:
-            return group
-        return dataclasses.replace(group, preferred="", scale_up=scale_up)
 
     def _head(self, client: ClientInfo | None) -> dict[str, object]:
         head: dict[str, object] = {"client": client.json()} if client else {}
@@ -330,14 +334,9 @@ class StreamAssignment(_Assignment[StreamConfig]):
     def name(self) -> str:
         return self.config.name
 
-    @staticmethod
-    def of(config: StreamConfig, **members: Any) -> StreamAssignment:
-        """Make an assignment of a configuration that this server has made."""
-        return StreamAssignment(config=config, config_json=marshal(config.json()).decode(), **members)
-
     def recovered(self) -> StreamAssignment:
         """Return it as one that was assigned some time ago (setStreamAssignmentRecovering)."""
-        group = self._settled()
+        group = self.group.settled()
         if group is self.group and self.restore is None:
             return self
         return dataclasses.replace(self, group=group, restore=None)
@@ -367,14 +366,9 @@ class ConsumerAssignment(_Assignment[ConsumerConfig]):
     state: ConsumerState | None = None
     """Where the consumer of a restored stream goes on."""
 
-    @staticmethod
-    def of(config: ConsumerConfig, **members: Any) -> ConsumerAssignment:
-        """Make an assignment of a configuration that this server has made."""
-        return ConsumerAssignment(config=config, config_json=marshal(config.json()).decode(), **members)
-
     def recovered(self) -> ConsumerAssignment:
         """Return it as one that was assigned some time ago (setConsumerAssignmentRecovering)."""
-        group = self._settled()
+        group = self.group.settled()
         return self if group is self.group else dataclasses.replace(self, group=group)
 
     def json(self) -> bytes:
@@ -393,6 +387,10 @@ class ConsumerAssignment(_Assignment[ConsumerConfig]):
 
     def _names(self) -> dict[str, object]:
         return {"name": self.name, "stream": self.stream}
+
+
+Asset = StreamAssignment | ConsumerAssignment
+"""What is assigned."""
 
 
 def _joined(before: Mapping[str, object], name: str, raw: str, after: Mapping[str, object]) -> bytes:
@@ -430,7 +428,7 @@ class Entry(NamedTuple):
     """An operation and its assignment, of a stream or of a consumer as the operation says."""
 
     op: Op
-    assignment: StreamAssignment | ConsumerAssignment
+    assignment: Asset
 
 
 class SnapshotStream(NamedTuple):
@@ -461,7 +459,7 @@ def decode_entry(data: bytes) -> Entry:
     return Entry(op, _read(body, _CONSUMER_ENTRY, _RAW_CONSUMER, _consumer, first=packed))
 
 
-def encode_entry(op: Op, assignment: StreamAssignment | ConsumerAssignment) -> bytes:
+def encode_entry(op: Op, assignment: Asset) -> bytes:
     """Write an entry (encodeAddStreamAssignment, encodeAddConsumerAssignment)."""
     body = assignment.json() + b"\n"
     return bytes((op,)) + (s2.encode(body) if op is Op.ASSIGN_COMPRESSED_CONSUMER else body)

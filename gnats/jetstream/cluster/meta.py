@@ -285,6 +285,15 @@ class MetaState:
             state,
         )
 
+    def assigned_again(self, account: str) -> list[Change]:
+        """Return an account's assignments as changes that are not new."""
+        changes: list[Change] = []
+        for stream in self.streams_of(account):
+            changes.append(self._stream_change(Kind.ASSIGNED, stream.recovered(), None, True))
+            for consumer in self.consumers_of(account, stream.name):
+                changes.append(self._consumer_change(Kind.ASSIGNED, consumer.recovered(), None, True))
+        return changes
+
     # ---- snapshots ----
 
     def snapshot(self) -> bytes:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gnats.jetstream.cluster.entries import ClientInfo, RaftGroup, StreamAssignment
 from gnats.jetstream.errors import CLUSTER_NO_PEERS, ApiError
 from gnats.jetstream.settings.config import MEMORY, ConsumerConfig, StreamConfig
-from gnats.nkeys.identity import DIGITS, server_hash
+from gnats.nkeys.identity import random_name, server_hash
 
 EXCLUDE_PLACEMENT = "!jetstream"
 """The tag of a server that gets no assets (jsExcludePlacement)."""
@@ -347,5 +347,5 @@ def group_name_for_consumer(replicas: int, storage: str, rng: random.Random) -> 
 
 
 def _group_name(prefix: str, replicas: int, storage: str, rng: random.Random) -> str:
-    unique = server_hash("".join(rng.choices(DIGITS, k=_NUID)))
+    unique = server_hash(random_name(_NUID, rng))
     return f"{prefix}-R{replicas}{storage[:1].upper()}-{unique}"

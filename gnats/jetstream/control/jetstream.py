@@ -258,7 +258,7 @@ class JetStream:
         self._part.carry_out(meta.recovered())
         await self._part.wait()
         self._share_usage(meta.nodes, account)
-        if any(not node.offline for peer, node in meta.nodes.placement().items() if peer != meta.peer):
+        if any(peer != meta.peer for peer in meta.nodes.active_peers()):
             meta.begin()
 
     def _share_usage(self, nodes: Nodes, system: Account) -> None:

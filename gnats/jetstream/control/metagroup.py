@@ -18,7 +18,7 @@ from gnats.go.json import Json
 from gnats.jetstream import errors
 from gnats.jetstream.cluster.cluster_info import LEADER_SEEN, known_peers, meta_cluster_info
 from gnats.jetstream.cluster.entries import MetaError, Op, decode_entry, encode_entry, encode_snapshot
-from gnats.jetstream.cluster.meta import Change, ConsumerChange, Kind, MetaState, StreamChange
+from gnats.jetstream.cluster.meta import Change, MetaState
 from gnats.jetstream.cluster.placement import Load, Placement
 from gnats.jetstream.cluster.staging import Staging
 from gnats.jetstream.control.raftgroup import RaftGroup
@@ -26,7 +26,7 @@ from gnats.jetstream.threads import in_thread
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
-    from gnats.jetstream.cluster.entries import ConsumerAssignment, StreamAssignment
+    from gnats.jetstream.cluster.entries import Asset, ConsumerAssignment, StreamAssignment
     from gnats.jetstream.cluster.nodes import Nodes
     from gnats.jetstream.control.shared import Shared
     from gnats.jetstream.replica.raftnode import Entries
@@ -152,26 +152,20 @@ class MetaGroup:
 
     def assigned(self, account: str) -> list[Change]:
         """Return an account's assignments as changes that are not new: it has JetStream from now on."""
-        changes: list[Change] = []
-        for stream in self.state.streams_of(account):
-            mine = stream.group.is_member(self.peer)
-            changes.append(StreamChange(Kind.ASSIGNED, stream.recovered(), None, mine, False, True))
-            for consumer in self.state.consumers_of(account, stream.name):
-                mine = consumer.group.is_member(self.peer)
-                changes.append(ConsumerChange(Kind.ASSIGNED, consumer.recovered(), None, mine, False, True))
-        return changes
+        return self.state.assigned_again(account)
 
     def begin(self) -> None:
         """Take part in the group: another server can be reached, or one more."""
         if not self.group:
             return
-        fresh = not self.group.node.files.bootstrapped
         if not self.group.begun:
             self._wait_for_leader()
             self.group.begin(recovering=True, observer=bool(self.failure))
+        if self.group.node.files.bootstrapped:
+            return
         # The configuration may name few of the servers: with what it says, two leaders could be elected.
         there = sum(node.js and not node.offline for node in self.nodes.placement().values())
-        if fresh and there > self._expected:
+        if there > self._expected:
             self._expected = there
             self.group.node.expect(there)
             if self._campaign_timer:
@@ -306,7 +300,7 @@ class MetaGroup:
             removal = replace(known, subject="", reply="")
             self.group.node.forward_proposal(encode_entry(Op.REMOVE_CONSUMER, removal))
 
-    def _propose(self, op: Op, assignment: StreamAssignment | ConsumerAssignment) -> None:
+    def _propose(self, op: Op, assignment: Asset) -> None:
         if not self.group or not self.group.node.propose(encode_entry(op, assignment)):
             raise errors.CLUSTER_NOT_AVAIL()
 

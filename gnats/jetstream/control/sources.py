@@ -34,7 +34,7 @@ from gnats.jetstream.settings.config import (
     StreamSource,
 )
 from gnats.jetstream.stream.sourcing import SourceConsumer, SourceEvent
-from gnats.nkeys.identity import DIGITS, server_hash
+from gnats.nkeys.identity import random_name, server_hash
 from gnats.runtime.paced import PacedCall
 from gnats.store.store import StoreFailure
 
@@ -126,7 +126,7 @@ def api_subject(source: StreamSource, *tokens: str) -> str:
 
 
 def _unique(prefix: str, separator: str = ".") -> str:
-    return f"{prefix}{separator}{''.join(random.choices(DIGITS, k=_SUFFIX))}"
+    return f"{prefix}{separator}{random_name(_SUFFIX)}"
 
 
 class Call:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -53,7 +52,7 @@ from gnats.jetstream.state.streamcore import StreamEvent
 from gnats.jetstream.stream.stream import Stream as NativeStream
 from gnats.jetstream.stream.stream import StreamError
 from gnats.jetstream.threads import in_thread
-from gnats.nkeys.identity import DIGITS, server_hash
+from gnats.nkeys.identity import random_name, server_hash
 from gnats.store.store import StoreFailure
 from gnats.store.times.zones import has_database
 
@@ -533,7 +532,7 @@ class Stream:
     def state(self, *, details: bool = False) -> Json:
         """Return the stream's counts (StreamState); with `details`, also the deleted sequences."""
         if self._store is None:
-            return _EMPTY_STATE | {"consumer_count": 0}
+            return EMPTY_STATE | {"consumer_count": 0}
         found = self._store.state()
         state: Json = {
             "messages": found.msgs,
@@ -580,7 +579,7 @@ class Stream:
     def new_consumer_name(self) -> str:
         """Return a random name that no consumer has."""
         while True:
-            name = "".join(random.choices(DIGITS, k=_NAME_LEN))
+            name = random_name(_NAME_LEN)
             if name not in self.consumers:
                 return name
 
@@ -683,7 +682,7 @@ def _sequences(ranges: list[tuple[int, int]], most: int) -> list[int]:
     return found
 
 
-_EMPTY_STATE: Json = {
+EMPTY_STATE: Json = {
     "messages": 0,
     "bytes": 0,
     "first_seq": 0,

@@ -15,8 +15,9 @@ from gnats.clock import time_ns
 from gnats.go.json import Json
 from gnats.go.text import SECOND, rfc3339
 from gnats.jetstream import errors
-from gnats.jetstream.api.results import CONSUMER_RESULT, STREAM_RESULT, Asset, Results
+from gnats.jetstream.api.results import CONSUMER_RESULT, STREAM_RESULT, Results
 from gnats.jetstream.cluster.entries import (
+    Asset,
     ClientInfo,
     ConsumerAssignment,
     Entry,
