@@ -4,33 +4,54 @@ meant to."""
 import os
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
+
+from Cython import __version__ as cython_version
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "cython_src"
-PLANES = "core", "store", "jetstream", "archive"
+PLANES = "core", "store", "raft", "jetstream", "archive"
 PARALLEL = os.cpu_count() or 1
+OPTIONS = "-3", "-X", "show_performance_hints=True"
 
 
 def main() -> int:
-    """Cythonizes every module of the data plane into a scratch folder; 1 when there is a hint."""
+    """Cythonizes the modules of the data plane that have changed into a scratch folder; 1 when there is a hint.
+
+    A module has changed when it, a declaration of any module, or Cython is another one than when there was no
+    hint.
+    """
     scratch = ROOT / "build" / "hints"
     scratch.mkdir(parents=True, exist_ok=True)
+    common = sha256(f"{cython_version} {OPTIONS}".encode())
+    for path in sorted(SRC.rglob("*.px[di]")):
+        common.update(path.read_bytes())
     modules = sorted(path for plane in PLANES for path in (SRC / "gnats" / plane).rglob("*.pyx"))
-    command = [sys.executable, "-m", "cython", "-3", "-I", str(SRC), "-X", "show_performance_hints=True"]
+    stamps = {}
+    for path in modules:
+        digest = common.copy()
+        digest.update(path.read_bytes())
+        stamps[path] = scratch / f"{path.stem}-{digest.hexdigest()}"
+    changed = [path for path, stamp in stamps.items() if not stamp.exists()]
+    command = [sys.executable, "-m", "cython", "-I", str(SRC), *OPTIONS, "-o", str(scratch)]
     runs = [
         subprocess.Popen(
-            [*command, "-o", str(scratch), *map(str, modules[first::PARALLEL])],
+            [*command, *map(str, changed[first::PARALLEL])],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for first in range(PARALLEL)
+        for first in range(min(PARALLEL, len(changed)))
     ]
     said = "".join(run.communicate()[0] for run in runs)
     if any(run.returncode for run in runs) or "hint:" in said:
         print(said)
         return 1
+    for old in scratch.iterdir():
+        old.unlink()
+    for stamp in stamps.values():
+        stamp.touch()
     print(f"{len(modules)} modules, no hints")
     return 0
 
