@@ -66,6 +66,8 @@ cdef class RaftFiles:
     cdef int adopt_snapshot(self, const char *temporary, uint64_t term, uint64_t index) noexcept nogil
 
     cdef int find(self, uint64_t index, Slice *data) noexcept nogil
+    cdef void put_checksum(self, char *data, size_t n) noexcept nogil
+    cdef bint is_whole(self, const char *data, size_t n) noexcept nogil
     cdef int put(self, const char *name, const char *data, size_t n) noexcept nogil
     cdef int drop_up_to(self, uint64_t index, bint all) noexcept nogil
     cdef bint read_snapshot(self, const char *name, Snapshot *snapshot) noexcept nogil

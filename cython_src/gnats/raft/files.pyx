@@ -91,6 +91,10 @@ def bootstrap(directory, int size, list peers not None) -> None:
             os.close(fd)
 
 
+cdef void name_snapshot(char *name, uint64_t term, uint64_t index) noexcept nogil:
+    snprintf(name, LONGEST_NAME, b"snap.%llu.%llu", <unsigned long long> term, <unsigned long long> index)
+
+
 cdef class RaftFiles:
     """The files of one member, in its directory, which bootstrap() or an earlier member has made.
 
@@ -218,6 +222,12 @@ cdef class RaftFiles:
 
     # -- the other files --
 
+    cdef void put_checksum(self, char *data, size_t n) noexcept nogil:
+        put64(data + n - CHECKSUM, highway(&self.key, data, n - CHECKSUM))
+
+    cdef bint is_whole(self, const char *data, size_t n) noexcept nogil:
+        return get64(data + n - CHECKSUM) == highway(&self.key, data, n - CHECKSUM)
+
     cdef int put(self, const char *name, const char *data, size_t n) noexcept nogil:
         cdef int err = put_file(self.dirfd, name, <const uint8_t *> data, n, True)
         return self.failed(name, err) if err else 0
@@ -232,7 +242,7 @@ cdef class RaftFiles:
     cdef int save_distrust(self, uint64_t index, uint64_t term) noexcept nogil:
         cdef char[DISTRUST_SIZE] data
         put64(put64(data, index), term)
-        put64(data + DISTRUST_SIZE - CHECKSUM, highway(&self.key, data, DISTRUST_SIZE - CHECKSUM))
+        self.put_checksum(data, DISTRUST_SIZE)
         return self.put(DISTRUST_FILE, data, DISTRUST_SIZE)
 
     cdef int forget_distrust(self) noexcept nogil:
@@ -245,7 +255,7 @@ cdef class RaftFiles:
         if index <= self.committed:
             return 0
         put64(data, index)
-        put64(data + COMMIT_SIZE - CHECKSUM, highway(&self.key, data, COMMIT_SIZE - CHECKSUM))
+        self.put_checksum(data, COMMIT_SIZE)
         err = put_file(self.dirfd, COMMIT_FILE, <const uint8_t *> data, COMMIT_SIZE, durably)
         if err:
             return self.failed(COMMIT_FILE, err)
@@ -261,7 +271,7 @@ cdef class RaftFiles:
         if data == NULL:
             return self.failed(b"snapshots", ENOMEM)
         put_snapshot(data, snapshot)
-        put64(data + n - CHECKSUM, highway(&self.key, data, n - CHECKSUM))
+        self.put_checksum(data, n)
         err = write_file(self.snapshots_fd, name, <const uint8_t *> data, n, True)
         free(data)
         return self.failed(b"snapshots", err) if err else 0
@@ -269,10 +279,8 @@ cdef class RaftFiles:
     cdef int adopt_snapshot(self, const char *temporary, uint64_t term, uint64_t index) noexcept nogil:
         cdef char[LONGEST_NAME] name, old
         cdef int err
-        snprintf(name, sizeof(name), b"snap.%llu.%llu", <unsigned long long> term, <unsigned long long> index)
-        snprintf(
-            old, sizeof(old), b"snap.%llu.%llu", <unsigned long long> self.snapshot_term,
-            <unsigned long long> self.snapshot_index)
+        name_snapshot(name, term, index)
+        name_snapshot(old, self.snapshot_term, self.snapshot_index)
         err = rename_file(self.snapshots_fd, temporary, name)
         if err == 0 and self.snapshot_index and (term != self.snapshot_term or index != self.snapshot_index):
             err = remove_file(self.snapshots_fd, old)
@@ -293,9 +301,7 @@ cdef class RaftFiles:
         cdef char[LONGEST_NAME] name
         if self.snapshot_index == 0:
             return 0
-        snprintf(
-            name, sizeof(name), b"snap.%llu.%llu", <unsigned long long> self.snapshot_term,
-            <unsigned long long> self.snapshot_index)
+        name_snapshot(name, self.snapshot_term, self.snapshot_index)
         return 1 if self.read_snapshot(name, snapshot) else self.failed(b"snapshots", self.error or EIO)
 
     cdef bint read_snapshot(self, const char *name, Snapshot *snapshot) noexcept nogil:
@@ -326,8 +332,7 @@ cdef class RaftFiles:
             return 0
         self.lost = UINT64_MAX   # damaged: anything may be lost
         at = data
-        if len(data) == DISTRUST_SIZE and get64(at + DISTRUST_SIZE - CHECKSUM) == highway(
-                &self.key, at, DISTRUST_SIZE - CHECKSUM):
+        if len(data) == DISTRUST_SIZE and self.is_whole(at, DISTRUST_SIZE):
             self.lost, self.lost_term = get64(at), get64(at + 8)
         return 0
 
@@ -339,7 +344,7 @@ cdef class RaftFiles:
         if data is None:
             return 0
         at = data
-        if len(data) != COMMIT_SIZE or get64(at + 8) != highway(&self.key, at, COMMIT_SIZE - CHECKSUM):
+        if len(data) != COMMIT_SIZE or not self.is_whole(at, COMMIT_SIZE):
             return 0
         index = get64(at)
         if index > r.pindex:   # the records are lost: others may come in their place, which are not yet committed

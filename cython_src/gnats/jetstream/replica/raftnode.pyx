@@ -6,7 +6,6 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
 import os
-import string
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.subscriptions cimport add_native_sub, remove_all_subs
@@ -74,12 +73,13 @@ from gnats.raft.state cimport (
     find_peer,
 )
 
+from gnats.nkeys.identity import DIGITS
+
 STATES = ("Follower", "Candidate", "Leader")
 FAILURES = (
     "", "out of memory", "the log or a file could not be written or read",
     "a leader asked to remove what is committed", "two servers led in one term",
 )
-ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 cdef enum:
     MOST_APPLIED = 64 << 20   # bytes of committed records that may wait for Python
@@ -534,7 +534,7 @@ cdef void drop_applied(Applied *first) noexcept nogil:
 
 cdef bytes random_token():
     # os.urandom: the module secrets loads OpenSSL
-    return "".join(ALPHABET[byte % len(ALPHABET)] for byte in os.urandom(8)).encode()
+    return "".join(DIGITS[byte % len(DIGITS)] for byte in os.urandom(8)).encode()
 
 
 cdef uint64_t random_seed():
