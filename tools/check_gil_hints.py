@@ -5,9 +5,8 @@ import os
 import subprocess
 import sys
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
-
-from Cython import __version__ as cython_version
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "cython_src"
@@ -17,14 +16,14 @@ OPTIONS = "-3", "-X", "show_performance_hints=True"
 
 
 def main() -> int:
-    """Cythonizes the modules of the data plane that have changed into a scratch folder; 1 when there is a hint.
+    """Cythonizes the modules of the data plane that have changed; 1 when there is a hint.
 
     A module has changed when it, a declaration of any module, or Cython is another one than when there was no
     hint.
     """
     scratch = ROOT / "build" / "hints"
     scratch.mkdir(parents=True, exist_ok=True)
-    common = sha256(f"{cython_version} {OPTIONS}".encode())
+    common = sha256(f"{version('cython')} {OPTIONS}".encode())
     for path in sorted(SRC.rglob("*.px[di]")):
         common.update(path.read_bytes())
     modules = sorted(path for plane in PLANES for path in (SRC / "gnats" / plane).rglob("*.pyx"))
