@@ -11,7 +11,7 @@ import pytest
 from support.caller import Caller
 from support.clusters import Cluster
 from support.launch import Launch, launcher, require
-from support.monitor import monitor
+from support.monitor import meta_leader
 from support.servers import REFERENCE, Server, until
 
 from gnats import Options
@@ -47,7 +47,7 @@ def cluster(launch: Launch, tmp_path: Path) -> Cluster:
     """Two nats-servers with a meta leader."""
     cluster = Cluster(launch, [REFERENCE] * 2, config=lambda number: config(tmp_path, number))
     cluster.wait_mesh()
-    until(lambda: meta_leader(cluster) is not None, 60)
+    until(lambda: leading(cluster) is not None, 60)
     return cluster
 
 
@@ -62,9 +62,9 @@ def gnats(cluster: Cluster, tmp_path: Path) -> Iterator[ServerThread]:
         yield thread
 
 
-def meta_leader(cluster: Cluster) -> Server | None:
+def leading(cluster: Cluster) -> Server | None:
     """Return the nats-server that leads the meta group."""
-    leader = monitor(cluster[0], "/jsz").get("meta_cluster", {}).get("leader", "")
+    leader = meta_leader(cluster[0])
     return cluster[int(leader[1:])] if leader in ("s0", "s1") else None
 
 

@@ -11,7 +11,7 @@ import pytest
 from support.caller import Caller
 from support.clusters import Cluster
 from support.launch import launcher
-from support.monitor import monitor
+from support.monitor import wait_meta_leader
 from support.servers import REFERENCE, Kind, selected, until
 
 from .conftest import require_all
@@ -52,15 +52,7 @@ class Accounts:
 
     def leader(self) -> int:
         """Return the member that leads the meta group, as all that run say."""
-
-        def agreed() -> str:
-            leaders = {
-                monitor(self.cluster[member], "/jsz").get("meta_cluster", {}).get("leader", "")
-                for member in self.cluster.running()
-            }
-            return leaders.pop() if len(leaders) == 1 else ""
-
-        return int(until(agreed, 60)[1:])
+        return int(wait_meta_leader(self.cluster[member] for member in self.cluster.running())[1:])
 
 
 @pytest.fixture(params=[kind for kind in selected() if not kind.is_reference], ids=lambda kind: kind.name)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.caller import Caller
 from support.launch import launcher
-from support.monitor import monitor
+from support.monitor import wait_meta_leader
 from support.servers import REFERENCE, Kind, Server, selected, until
 from support.superclusters import SuperCluster
 
@@ -48,12 +48,7 @@ def clusters(
         joined = SuperCluster(launch, request.param, config="jetstream { store_dir: js }")
         joined.wait_mesh()
         servers = [server for cluster in joined.clusters for server in cluster]
-
-        def leaders() -> set[str]:
-            pages = [monitor(server, "/jsz").get("meta_cluster", {}) for server in servers]
-            return {page.get("leader", "") for page in pages} if len(pages) == len(servers) else set()
-
-        until(lambda: len(found := leaders()) == 1 and "" not in found, 60)
+        wait_meta_leader(servers)
         for server in servers:
             until(lambda server=server: ask(server, "$JS.API.INFO"), 60)  # type: ignore[misc]
         yield joined.clusters

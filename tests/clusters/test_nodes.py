@@ -13,13 +13,12 @@ from support.caller import Caller
 from support.clusters import Cluster
 from support.launch import Launch, launcher, require
 from support.monitor import monitor
+from support.observers import Observer
 from support.routepeer import POOL
 from support.servers import REFERENCE, Server, until
 
 from gnats import Options
 from gnats.go.url import URL
-from gnats.jetstream.cluster.entries import decode_entry
-from gnats.jetstream.cluster.meta import MetaState
 from gnats.jetstream.cluster.nodes import Node
 from gnats.jetstream.control.raftgroup import RaftGroup
 from gnats.nkeys.identity import server_hash
@@ -30,7 +29,6 @@ from gnats.version import NATS_VERSION
 
 pytestmark = pytest.mark.timeout(180)
 
-NORMAL = 0
 NO_PEERS = 10005
 MEMORY, STORE = 1 << 20, 1 << 30
 ACCOUNTS = """
@@ -112,11 +110,11 @@ def nodes_of(gnats: ServerThread) -> dict[str, Node]:
     return gnats.call(lambda server: server.nodes.placement() if server.nodes else {})
 
 
-class Member:
-    """The part of a gnats in the meta group: it keeps what is assigned, and never leads."""
+class Member(Observer):
+    """The part of a gnats in the meta group."""
 
     def __init__(self) -> None:
-        self.meta = MetaState(GNATS)
+        super().__init__(GNATS)
 
     async def join(self, gnats: ServerThread) -> None:
         server = gnats.server
@@ -137,22 +135,6 @@ class Member:
     def peers(self, stream: str) -> tuple[str, ...]:
         """Return the peers of a stream, none before it is assigned."""
         return next((each.group.peers for each in self.meta.streams() if each.config.name == stream), ())
-
-    def apply(self, index: int, entries: list[tuple[int, bytes]]) -> None:
-        for kind, data in entries:
-            if kind == NORMAL:
-                self.meta.apply(decode_entry(data))
-
-    def restore(self, data: bytes) -> None:
-        self.meta.restore(data)
-
-    def lead(self, term: int) -> None:
-        raise AssertionError("an observer leads")
-
-    def follow(self) -> None: ...
-
-    def stopped(self, why: str) -> None:
-        raise AssertionError(why)
 
 
 def meta_cluster(server: Server) -> dict[str, Any]:

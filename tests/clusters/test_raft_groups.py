@@ -14,12 +14,11 @@ import pytest
 from support.caller import Caller
 from support.clusters import Cluster
 from support.launch import Launch, launcher, require
-from support.monitor import monitor
+from support.monitor import meta_leader
+from support.observers import Observer
 from support.servers import REFERENCE, Server, until
 
 from gnats.go.url import URL
-from gnats.jetstream.cluster.entries import decode_entry
-from gnats.jetstream.cluster.meta import MetaState
 from gnats.jetstream.control.raftgroup import RaftGroup
 from gnats.nkeys.identity import server_hash
 from gnats.options.values.cluster import ClusterOptions
@@ -28,16 +27,15 @@ from gnats.testing import ServerThread
 pytestmark = pytest.mark.timeout(180)
 
 META = "_meta_"
-NORMAL = 0
 EXISTS = 10058
 
 
-class Witness:
+class Witness(Observer):
     """A gnats that is a member of the meta group, but never leads it."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.directory = directory
-        self.meta = MetaState(server_hash("witness"))
+        super().__init__(server_hash("witness"))
         routes = [URL("nats-route", host=cluster.route_url(number).split("//")[1]) for number in range(2)]
         self.thread = ServerThread(
             server_name="witness",
@@ -75,37 +73,10 @@ class Witness:
     def state(self) -> dict[str, Any]:
         return self.thread.call(lambda _: self.group.node.state())
 
-    # -- the group's state machine --
-
-    def apply(self, index: int, entries: list[tuple[int, bytes]]) -> None:
-        for kind, data in entries:
-            if kind == NORMAL:
-                self.meta.apply(decode_entry(data))
-
-    def restore(self, data: bytes) -> None:
-        self.meta.restore(data)
-
     @property
     def streams(self) -> dict[str, str]:
         """The configurations of the assigned streams, by name."""
         return {each.name: each.config_json for each in self.meta.streams()}
-
-    def taken(self) -> None:
-        """Nothing waits until all has come."""
-
-    def lead(self, term: int) -> None:
-        raise AssertionError("an observer leads")
-
-    def follow(self) -> None: ...
-
-    def leader_changed(self, leader: str) -> None: ...
-
-    def stopped(self, why: str) -> None:
-        raise AssertionError(why)
-
-
-def meta_leader(server: Server) -> str:
-    return str(monitor(server, "/jsz").get("meta_cluster", {}).get("leader", ""))
 
 
 def create(server: Server, name: str) -> None:

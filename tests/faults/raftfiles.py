@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from support.failing import ERRORS, Failing, here
+from support.raftsim import Replaying
 
 from gnats.raft import messages
 from gnats.raft.files import FilesError, RaftFiles, bootstrap
@@ -48,18 +49,6 @@ Log = dict[int, bytes]
 Snapshot = tuple[int, int, bytes, bytes]
 
 
-class World:
-    """What a Raft needs to replay its log."""
-
-    def __init__(self, probe: FilesProbe) -> None:
-        self.load = probe.load
-        self.load_snapshot = probe.load_snapshot
-        self.save_peers = probe.save_peers
-
-    def commit(self, index: int, term: int, entries: list[tuple[int, bytes]]) -> None:
-        """Apply nothing."""
-
-
 class Opened:
     """The files of a directory, opened and recovered. Raises OSError, FilesError, MemoryError."""
 
@@ -67,7 +56,7 @@ class Opened:
         self.warnings: list[str] = []
         self.files = RaftFiles(directory, GROUP, warn=self.warnings.append, **settings)
         self.probe = FilesProbe(self.files)
-        raft = RaftProbe(World(self.probe), ME, 1)
+        raft = RaftProbe(Replaying(self.probe), ME, 1)
         self.probe.recover(raft)
         self.now = raft.now()
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 from urllib.request import urlopen
 
 from .servers import TIMEOUT, Server, until
+
+ELECTION = 60.0
+"""Most seconds to wait for a leader."""
 
 
 def monitor(server: Server, path: str) -> dict[str, Any]:
@@ -14,6 +18,22 @@ def monitor(server: Server, path: str) -> dict[str, Any]:
     with urlopen(f"http://{server.monitor_host}:{server.monitor_port}{path}", timeout=TIMEOUT) as response:
         answer: dict[str, Any] = json.load(response)
         return answer
+
+
+def meta_leader(server: Server) -> str:
+    """Return the name of the server that leads JetStream, as this one knows it; "": none."""
+    return str(monitor(server, "/jsz").get("meta_cluster", {}).get("leader", ""))
+
+
+def wait_meta_leader(servers: Iterable[Server]) -> str:
+    """Wait until all servers know the same leader of JetStream; return its name. Raises TimeoutError."""
+    servers = list(servers)
+
+    def agreed() -> str:
+        leaders = {meta_leader(server) for server in servers}
+        return leaders.pop() if len(leaders) == 1 else ""
+
+    return until(agreed, ELECTION)
 
 
 def wait_connections(server: Server, number: int) -> dict[str, Any]:

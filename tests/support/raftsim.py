@@ -311,6 +311,18 @@ class Member:
         raise Unsafe(f"{self.name!r} has stopped: {why}")
 
 
+class Replaying:
+    """What a Raft needs to replay the log of its files."""
+
+    def __init__(self, probe: FilesProbe) -> None:
+        self.load = probe.load
+        self.load_snapshot = probe.load_snapshot
+        self.save_peers = probe.save_peers
+
+    def commit(self, index: int, term: int, entries: list[tuple[int, bytes]]) -> None:
+        """Apply nothing."""
+
+
 class FilesMember(Member):
     """A member whose disk is a directory with the files that a server would have."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.raftsim import Replaying
 
 from gnats.raft import messages
 from gnats.raft.files import FilesError, RaftFiles, bootstrap
@@ -28,21 +29,11 @@ SEALED = {"cipher": "chacha", "key": b"a key of the server", "account": "A"}
 pytestmark = pytest.mark.timeout(60 + SEEDS)
 
 
-class World:
-    def __init__(self, probe: FilesProbe) -> None:
-        self.load = probe.load
-        self.load_snapshot = probe.load_snapshot
-        self.save_peers = probe.save_peers
-
-    def commit(self, index: int, term: int, entries: list[tuple[int, bytes]]) -> None:
-        """Apply nothing."""
-
-
 class Opened:
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self.files = RaftFiles(path, GROUP, **settings)
         self.probe = FilesProbe(self.files)
-        self.raft = RaftProbe(World(self.probe), ME, 1)
+        self.raft = RaftProbe(Replaying(self.probe), ME, 1)
         try:
             self.probe.recover(self.raft)
         except (FilesError, OSError):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.raftsim import Replaying
 
 from gnats.raft import messages
 from gnats.raft.files import FilesError, RaftFiles, bootstrap
@@ -21,14 +22,12 @@ RECORD = 84
 """Bytes of the first records in a block."""
 
 
-class World:
-    """What a Raft needs to replay its log: its own files."""
+class World(Replaying):
+    """What is committed."""
 
     def __init__(self, probe: FilesProbe) -> None:
+        super().__init__(probe)
         self.committed: list[tuple[int, list[tuple[int, bytes]]]] = []
-        self.load = probe.load
-        self.load_snapshot = probe.load_snapshot
-        self.save_peers = probe.save_peers
 
     def commit(self, index: int, term: int, entries: list[tuple[int, bytes]]) -> None:
         self.committed.append((index, entries))
