@@ -362,6 +362,7 @@ def test_another_leads_at_once_when_the_leader_goes(cluster: Operated, signum: s
 
 def test_without_a_quorum_a_server_is_not_healthy(cluster: Operated) -> None:
     last = cluster.follower()
+    until(lambda: len(cluster.meta(last).get("replicas", [])) == 2)
     for number in {0, 1, 2} - {last}:
         cluster.stop(number)
     lost = "JetStream has not established contact with a meta leader"

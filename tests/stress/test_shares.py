@@ -24,14 +24,19 @@ pytestmark = pytest.mark.timeout(120 * SCALE)
 ROUNDS = (3 if SANITIZED else 20) * SCALE
 BURST = 2000
 ACCOUNTS = 3
+GREETING = b"INFO {}\r\n"
 
 
 def flood(plane: RunningPlane, number: int) -> None:
     """Send bursts for each account over a link of its own each time."""
     for _ in range(ROUNDS):
+        routed = number % 2 == 1
         with plane.control:
-            peer = (plane.route if number % 2 else plane.inbound)(number % len(plane.pollers))
+            poller = number % len(plane.pollers)
+            peer = plane.route(poller, greeting=GREETING) if routed else plane.inbound(poller)
         with Wire(peer) as wire:
+            if routed:
+                wire.until(GREETING)  # it drops what it gets before it has joined
             for account in range(ACCOUNTS):
                 wire.send(b"RMSG A%d service 0\r\n\r\n" % account * BURST)
             wire.fence()
