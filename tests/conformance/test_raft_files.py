@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from support.monitor import monitor
 from support.servers import REFERENCE, Server, until
 
 from gnats.codec import s2
+from gnats.jetstream.replica import streamops
 from gnats.raft import messages
 from gnats.store.store import FileStore
 
@@ -25,8 +25,9 @@ pytestmark = pytest.mark.timeout(120)
 
 META = b"_meta_"
 NORMAL, PEER_STATE = 0, 2
-MESSAGE = 4
-"""The first byte of a stream's entry with a message."""
+COMPRESSED = 14
+"""The first byte of a stream's entry with a compressed message."""
+LARGE = b"large" * 4000
 
 
 def made(caller: Caller, api: str, config: dict[str, Any]) -> bool:
@@ -52,10 +53,15 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[bytes, lis
         for server in cluster.servers:
             until(lambda server=server: is_healthy(server))  # type: ignore[misc]
         with Caller(cluster[0]) as caller:
-            config = {"name": "S", "subjects": ["s.>"], "num_replicas": 3}
+            config = {"name": "S", "subjects": ["s.>"], "num_replicas": 3, "allow_atomic": True}
             until(lambda: made(caller, "STREAM.CREATE.S", config))
             for number in range(20):
                 until(lambda number=number: "seq" in caller.request(f"s.{number}", b"%d" % number).json)  # type: ignore[misc]
+            assert caller.request("s.large", LARGE, header=b"NATS/1.0\r\nx: y\r\n\r\n").json["seq"] == 21
+            batch = b"NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: "
+            caller.request("s.batch", b"first", header=batch + b"1\r\n\r\n")
+            last = caller.request("s.batch", b"last", header=batch + b"2\r\nNats-Batch-Commit: 1\r\n\r\n")
+            assert last.json["count"] == 2
         for server in cluster.servers:
             until(lambda server=server: is_healthy(server))  # type: ignore[misc]
         found: dict[bytes, list[Path]] = {}
@@ -120,17 +126,20 @@ def test_what_a_stream_proposed(groups: dict[bytes, list[Path]]) -> None:
     (folders,) = (folders for name, folders in groups.items() if name != META)
     for folder in folders:
         proposed = [data for found in entries(folder) for kind, data in found[6] if kind == NORMAL]
-        payloads = [payload(data) for data in proposed if data[0] == MESSAGE]
-        assert payloads == [b"%d" % number for number in range(20)]
-
-
-def payload(data: bytes) -> bytes:
-    """Return the payload of a stream's message: behind sequence, time, subject, reply and header."""
-    at = 17
-    for _ in range(3):
-        at += 2 + struct.unpack_from("<H", data, at)[0]
-    (n,) = struct.unpack_from("<I", data, at)
-    return data[at + 4 : at + 4 + n]
+        found = [streamops.read_stream_msg(data) for data in proposed]
+        # One less than the sequence that a message gets.
+        assert [each[4] for each in found] == list(range(len(found)))
+        assert all(each[0].startswith(b"s.") for each in found)
+        assert [bool(each[1]) for each in found] == [True] * 21 + [False, True]
+        assert [each[3] for each in found[:20]] == [b"%d" % number for number in range(20)]
+        large, first, last = found[20:]
+        assert proposed[20][0] == COMPRESSED and len(proposed[20]) < 1000 and large[3] == LARGE
+        assert large[2] == b"NATS/1.0\r\nx: y\r\n\r\n"
+        assert [each[3] for each in (first, last)] == [b"first", b"last"]
+        assert [each[7] for each in (first, last)] == [(b"b", 1, False), (b"b", 2, True)]
+        for data, each in zip(proposed, found, strict=True):
+            again = streamops.write_stream_msg(*each)
+            assert again == data if data[0] != COMPRESSED else streamops.read_stream_msg(again) == each
 
 
 def test_what_the_meta_group_knows(groups: dict[bytes, list[Path]]) -> None:
