@@ -1,4 +1,4 @@
-"""A Raft group of this server whose entries are Python's: that of the meta layer (createRaftGroup)."""
+"""A Raft group of this server: that of the meta layer, or of a stream (createRaftGroup)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gnats.clock import time_ns
 from gnats.jetstream.replica.raftnode import (
+    APPLIED_CHANGE,
     APPLIED_ENTRIES,
     APPLIED_FOLLOW,
     APPLIED_LEAD,
@@ -82,11 +83,13 @@ class RaftGroup:
         peers: Callable[[], tuple[int, list[bytes]]],
         managed: bool = True,
         in_memory: bool = False,
+        prepare: Callable[[RaftNode], object] | None = None,
     ) -> RaftGroup:
         """Open a member's files below `account`, the system account; `peer` is its name.
 
-        `peers` returns the number of peers and those that are known; it is called for a new member. The
-        machine has what the files say when this returns. Raises OSError, FilesError, MemoryError.
+        `peers` returns the number of peers and those that are known; it is called for a new member.
+        `prepare` is given the node before it reads the files: to put it behind a stream. The machine
+        has what the files say when this returns. Raises OSError, FilesError, MemoryError.
         """
         options = shared.config.options
         directory = Path(shared.config.store_dir, account.name, "_js_", name)
@@ -120,6 +123,8 @@ class RaftGroup:
             sync_always=sync_always,
         )
         try:
+            if prepare:
+                prepare(node)
             await in_thread(node.recover)
         except BaseException:
             node.close()
@@ -158,8 +163,10 @@ class RaftGroup:
                 self.machine.apply(number, value)
                 applied = number
             elif kind == APPLIED_SNAPSHOT:
-                self.machine.restore(value)
+                self._restore(number, value)
                 applied = number
+            elif kind == APPLIED_CHANGE:
+                self._change(number, value)
             elif kind == APPLIED_LEAD:
                 self.leader_since = time_ns()
                 self.machine.lead(number)
@@ -177,6 +184,13 @@ class RaftGroup:
         if (why := self.node.failure) and not self._stopped:
             self._stopped = True
             self.machine.stopped(why)
+
+    def _restore(self, index: int, data: bytes) -> None:
+        self.machine.restore(data)
+
+    def _change(self, index: int, data: bytes) -> None:
+        """Carry out an entry that a machine has handed on, and then have the node resume."""
+        raise NotImplementedError
 
     def _note_leader(self, leader: bytes) -> None:
         if leader:

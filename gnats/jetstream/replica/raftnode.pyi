@@ -23,6 +23,8 @@ APPLIED_TRUST: int
 """Records that were lost to damage are there again."""
 APPLIED_LEADER: int
 """Another peer leads as far as this server knows, or none; the value is its name or b""."""
+APPLIED_CHANGE: int
+"""An entry that the machine has handed on; carry it out, then call resume()."""
 
 class RaftNode(StreamBase):
     """A member of the Raft group `group`. For the control loop's thread, unless a method says otherwise.
@@ -84,6 +86,8 @@ class RaftNode(StreamBase):
 
         The value is a list of (EntryType, data), the data of a snapshot, the name of a leader, or None.
         """
+    def resume(self, index: int) -> None:
+        """Have the machine go on: the snapshot or change that take() has returned last is carried out."""
     def install_snapshot(self, index: int, data: bytes) -> bool:
         """Replace the records up to `index`, which is applied, by a snapshot.
 

@@ -14,3 +14,5 @@ from gnats.jetstream.state.streamcore cimport StreamCore
 # message is not to be stored after all, with the reason in r. The account's usage is checked here for a message ALONE;
 # the caller has checked that of a batch. The stream's lock is held.
 cdef bint make_entry(StreamCore s, JsPoller *jp, Inbound *m, Part part, StreamEntry *e, Refusal *r) noexcept nogil
+# Fill in the entry of a message that a log has: it was checked when it was proposed. False: no memory.
+cdef bint entry_of_logged(StreamCore s, Inbound *m, Part part, StreamEntry *e) noexcept nogil

@@ -17,6 +17,7 @@ from gnats.jetstream.state.headers cimport (
     H_BATCH_ID,
     H_MSG_ID,
     H_ROLLUP,
+    H_TTL,
     MsgHeaders,
     header_set,
     parse_headers,
@@ -26,14 +27,14 @@ from gnats.jetstream.state.headers cimport (
     without_header,
 )
 from gnats.jetstream.state.streamcore cimport INTEREST_POLICY, StreamCore
+from gnats.store.times.durations cimport parse_message_ttl
 
 cdef enum:
     TTL_MORE = 64        # bytes that a header may grow by when its TTL is replaced
 
 
 cdef bint make_entry(StreamCore s, JsPoller *jp, Inbound *m, Part part, StreamEntry *e, Refusal *r) noexcept nogil:
-    e.no_interest = s.cfg.retention == INTEREST_POLICY and not s.consumer_list.has_interest(
-        m.subject.p, <uint32_t> m.subject.n)
+    e.no_interest = lacks_interest(s, m)
     if unlikely(m.trace != NULL):
         trace_jetstream_subject(m.trace, &m.subject, e.no_interest)
         if m.trace.only:
@@ -46,25 +47,47 @@ cdef bint make_entry(StreamCore s, JsPoller *jp, Inbound *m, Part part, StreamEn
             return refuse(r, ERR_TTL_INVALID)
         if 0 < m.ttl < s.cfg.marker_ttl and s.cfg.max_msgs_per != 1 and not raise_ttl(s, m):
             return refuse_without_memory(r)
+    fill_entry(m, part, e)
+    e.ts = m.ts if m.seq else time_of_entry(s, jp)
+    return True
+
+
+cdef bint entry_of_logged(StreamCore s, Inbound *m, Part part, StreamEntry *e) noexcept nogil:
+    if header_set(&m.h, H_TTL):
+        parse_message_ttl(m.h.values[H_TTL].p, m.h.values[H_TTL].n, &m.ttl)
+    e.no_interest = lacks_interest(s, m)
+    if not e.no_interest and 0 < m.ttl < s.cfg.marker_ttl and s.cfg.max_msgs_per != 1 and not raise_ttl(s, m):
+        return False
+    fill_entry(m, part, e)
+    return True
+
+
+cdef inline bint lacks_interest(StreamCore s, const Inbound *m) noexcept nogil:
+    return s.cfg.retention == INTEREST_POLICY and not s.consumer_list.has_interest(
+        m.subject.p, <uint32_t> m.subject.n)
+
+
+cdef void fill_entry(Inbound *m, Part part, StreamEntry *e) noexcept nogil:
     e.next = NULL
     e.subject = m.subject
+    e.published = m.published if m.published.n else m.subject
     e.hdr = m.hdr
     e.hdr_n = m.hdr_n
     e.msg = m.msg
     e.n = m.n
     e.seq = m.seq
-    e.ts = m.ts if m.seq else time_of_entry(s, jp)
+    e.ts = m.ts
     e.ttl = m.ttl
-    e.msg_id.n = e.expected_id.n = e.ended.n = 0
+    e.msg_id.n = e.expected_id.n = e.ended.n = e.batch.n = 0
     e.rollup = NO_ROLLUP
     e.part = part
+    e.sourced = m.sourced
     e.names_batch = e.republish = False
     e.reply = m.reply
     e.trace = m.trace
     e.value = m.value
     if m.h.found:
         entry_headers(&m.h, e)
-    return True
 
 
 cdef inline int64_t time_of_entry(StreamCore s, JsPoller *jp) noexcept nogil:

@@ -21,6 +21,7 @@ cdef enum:
 # A message that is being handled. `hdr` is `owned` when that is set, else memory of the caller's.
 cdef struct Inbound:
     Slice subject
+    Slice published      # the subject before the stream's transform; n is 0: the same
     Slice reply          # n is 0 without one
     char *hdr
     size_t hdr_n
@@ -42,8 +43,8 @@ cdef struct Inbound:
 
 cdef inline void inbound_init(Inbound *m) noexcept nogil:
     """Set all but subject, header and payload, which the caller sets."""
-    m.reply.p = NULL
-    m.reply.n = 0
+    m.published.n = m.reply.n = 0
+    m.published.p = m.reply.p = NULL
     m.owned = m.counted = m.renamed = NULL
     m.value.p = NULL
     m.value.n = 0
@@ -87,6 +88,7 @@ cdef inline bint transform_subject(StreamCore s, JsPoller *jp, Inbound *m) noexc
         memcpy(m.renamed, few, n)
     else:
         n = transform_apply(s.itr, m.subject.p, m.subject.n, &jp.ps.rng, True, m.renamed, n)
+    m.published = m.subject
     m.subject.p = m.renamed
     m.subject.n = n
     return True

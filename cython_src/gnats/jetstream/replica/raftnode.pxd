@@ -6,10 +6,11 @@ the poller that routes them, and what it sends leaves at the end of that poller'
 written; they count as durable then, or, with `sync_interval: always`, once the engine's sync thread has synced them.
 Term and vote are always synced by that thread before an answer or a request for votes leaves.
 
-Committed entries wait in a queue for Python: RaftNode.take(), of which the control loop is told by an event.
+Committed entries wait in a queue for Python: RaftNode.take(), of which the control loop is told by an event. A group
+with a RaftMachine gives them to that instead, in the thread that commits them, and Python the few that it hands on.
 
-Lock: `lock` guards all of it but what a comment says otherwise; the log's store has its own, taken after it. It is
-taken without the GIL.
+Lock: `lock` guards all of it but what a comment says otherwise; the log's store has its own, taken after it, and so
+have a machine's stream and its consumers. It is taken without the GIL.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -18,9 +19,10 @@ from gnats.core.internal cimport InternalSubscriber
 from gnats.core.messages.message cimport MessageHandler
 from gnats.core.net.pollstate cimport PollState
 from gnats.includes.pthread cimport pthread_mutex_t
-from gnats.jetstream.engine.barrier cimport StreamBase
+from gnats.jetstream.engine.barrier cimport JsPoller, StreamBase
 from gnats.jetstream.engine.engine cimport Engine, JsTimer
 from gnats.raft.files cimport RaftFiles
+from gnats.raft.messages cimport AppendEntry, Entry
 from gnats.raft.state cimport SUBJECT_ROOM, Raft
 
 cpdef enum:
@@ -34,6 +36,7 @@ cpdef enum:
     APPLIED_FOLLOW          # or does not any more
     APPLIED_TRUST           # records that were lost to damage are there again
     APPLIED_LEADER          # the peer with the id `index` leads as far as this server knows; 0: none is known
+    APPLIED_CHANGE          # an entry that a machine has handed on; data: the entry. What follows waits for resume()
 
 
 cdef struct Applied:
@@ -45,6 +48,25 @@ cdef struct Applied:
     char data[1]
 
 
+cdef class RaftNode(StreamBase)
+
+
+cdef enum Carried:
+    CARRIED_OUT
+    HANDED_ON               # it is Python's
+    NOT_CARRIED             # that was not possible: the group stops
+
+
+# What carries a group's entries out. `o` is the owner's; the group's lock is held.
+cdef struct RaftMachine:
+    # Propose what waits, by propose_entry().
+    void (*collect)(void *o, RaftNode node) noexcept nogil
+    # Carry an entry out.
+    Carried (*apply)(void *o, JsPoller *jp, const Entry *entry) noexcept nogil
+    # This server leads from now on, in a term, or not any more.
+    void (*lead_changed)(void *o, bint leads, uint64_t term) noexcept nogil
+
+
 cdef struct Inbox:          # a subject of this member
     char[SUBJECT_ROOM] p
     size_t n
@@ -52,6 +74,10 @@ cdef struct Inbox:          # a subject of this member
 
 cdef class RaftNode(StreamBase):
     cdef pthread_mutex_t lock
+    cdef const RaftMachine *machine  # NULL: take() returns the entries
+    cdef void *machine_owner         # borrowed
+    cdef bint held                   # the machine waits: begin() or resume() has it go on
+    cdef bint busy                   # take() has returned what resume() is to be called for
     cdef Raft raft
     cdef readonly RaftFiles files
     cdef Engine engine
@@ -82,6 +108,17 @@ cdef class RaftNode(StreamBase):
     cdef uint64_t shown_leader       # the last one that was noted for the control loop
     cdef bint told                   # the control loop was told of the queue, or of the failure
 
+    # Have a machine carry the entries out. Call it before recover().
+    cdef void set_machine(self, const RaftMachine *machine, void *owner) noexcept
+    # For RaftMachine.collect(). False: this server does not lead any more.
+    cdef bint propose_entry(self, const char *data, size_t n) noexcept nogil
+    # Have the machine carry out a record. Return what Python has to do first, and the rest of the record; NULL: nothing.
+    cdef Applied *carry_out(self, uint64_t index, const char *entries, size_t n) noexcept nogil
+    # Have the machine carry out what waits in the queue, up to what is Python's.
+    cdef void go_on(self) noexcept nogil
+    cdef bint has_news(self) noexcept nogil
+    cdef Applied *cut_queue(self) noexcept nogil
+    cdef void append(self, Applied *a) noexcept nogil
     cdef void release(self) noexcept
     cdef void enter(self, PollState *ps) noexcept nogil
     cdef void leave(self) noexcept nogil

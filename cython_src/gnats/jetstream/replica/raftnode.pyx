@@ -86,7 +86,7 @@ cdef enum:
 
 # What ask() does.
 cdef enum:
-    PROPOSE, FORWARD, ADD_PEER, REMOVE_PEER, STEP_DOWN, CAMPAIGN, EXPECT, OBSERVE, APPLIED_TO
+    PROPOSE, FORWARD, ADD_PEER, REMOVE_PEER, STEP_DOWN, CAMPAIGN, EXPECT, OBSERVE, APPLIED_TO, RESUME
 
 cdef RaftEnv ENV
 
@@ -132,6 +132,11 @@ cdef class RaftNode(StreamBase):
         if not self.reserved:
             raise MemoryError
         engine.start_sync()
+
+    cdef void set_machine(self, const RaftMachine *machine, void *owner) noexcept:
+        self.machine = machine
+        self.machine_owner = owner
+        self.held = True   # before begin() there is no poller
 
     def __dealloc__(self):
         self.release()
@@ -185,6 +190,7 @@ cdef class RaftNode(StreamBase):
             self.begun = True
             raft_set_observer(&self.raft, observer, self.ps.now)
             raft_begin(&self.raft, recovering, self.ps.now)
+            self.go_on()
             self.leave()
             qs_offline(&self.engine.control.qs)
 
@@ -225,6 +231,13 @@ cdef class RaftNode(StreamBase):
             self.enter(ps)
             if what == APPLIED_TO:
                 raft_applied(&self.raft, number)
+            elif what == RESUME:
+                self.busy = False
+                if self.first_applied == NULL or self.first_applied.index != number or (
+                        self.first_applied.kind != APPLIED_ENTRIES):
+                    raft_applied(&self.raft, number)   # else the rest of the record is carried out first
+                if self.begun:
+                    self.go_on()
             elif not self.begun:
                 done = False
             elif what == FORWARD and not self.raft.announced:
@@ -284,8 +297,10 @@ cdef class RaftNode(StreamBase):
     def take(self) -> list:
         """Return what has happened, in order: tuples (kind, index or term, value).
 
-        The value is a list of (EntryType, data), the data of a snapshot, the name of a leader, or None. After a restart
-        it is returned again, even if nobody else can be reached. Nothing is returned when the group has failed.
+        The value is a list of (EntryType, data), the data of a snapshot or of an entry, the name of a leader, or None.
+        After a restart it is returned again, even if nobody else can be reached. Nothing is returned when the group has
+        failed. A machine's entries are not returned, but for those that it hands on; when the last one is APPLIED_CHANGE
+        or APPLIED_SNAPSHOT, carry it out and call resume().
         """
         cdef Applied *first
         cdef Applied *at
@@ -293,19 +308,15 @@ cdef class RaftNode(StreamBase):
         cdef list found = []
         with nogil:
             pthread_mutex_lock(&self.lock)
-            first = self.first_applied
-            self.first_applied = NULL
-            self.last_applied = &self.first_applied
-            self.applied_bytes = 0
-            self.raft.full = False
+            first = self.cut_queue()
             self.told = self.raft.failure != 0
             pthread_mutex_unlock(&self.lock)
-            at = first
+            at = first if self.machine == NULL else NULL   # a machine's store says what it has carried out
             while at != NULL:
                 if at.kind == APPLIED_ENTRIES or at.kind == APPLIED_SNAPSHOT:
                     index = at.index
                 at = at.next
-            if self.files.save_commit(index, self.sync_always) < 0:
+            if self.machine == NULL and self.files.save_commit(index, self.sync_always) < 0:
                 pthread_mutex_lock(&self.lock)
                 fail(&self.raft, RAFT_STORE)
                 pthread_mutex_unlock(&self.lock)
@@ -320,11 +331,15 @@ cdef class RaftNode(StreamBase):
                     found.append((APPLIED_LEADER, 0, name_of(at.index)))
                 else:
                     found.append(
-                        (at.kind, at.index, at.data[:at.n] if at.kind == APPLIED_SNAPSHOT else None))
+                        (at.kind, at.index, at.data[:at.n] if at.kind in (APPLIED_SNAPSHOT, APPLIED_CHANGE) else None))
                 at = at.next
         finally:
             drop_applied(first)
         return found
+
+    def resume(self, uint64_t index) -> None:
+        """Have the machine go on: the snapshot or the change that take() has returned last is carried out."""
+        self.ask(RESUME, index, NULL, 0)
 
     def install_snapshot(self, uint64_t index, bytes data not None) -> bool:
         """Replace the records up to `index`, which is applied, by a snapshot. False: there is a later one, or the group
@@ -421,25 +436,107 @@ cdef class RaftNode(StreamBase):
         if self.begun and self.raft.leader != self.shown_leader and not self.raft.failure:
             self.shown_leader = self.raft.leader
             self.note(APPLIED_LEADER, self.shown_leader, 0, NULL, 0)
-        if (self.first_applied != NULL or self.raft.failure) and not self.told:
+        if self.has_news() and not self.told:
             self.told = self.client.inbox.post_data(
                 EV_JETSTREAM, <void *> self, &self.client.inbox.own, RAFT_NEWS, 0, NULL, 0)
         pthread_mutex_unlock(&self.lock)
         if dirty and not mark_dirty(js_poller_of(ps), self):
             self.flush(js_poller_of(ps))   # out of memory: the end of the batch would not do it
 
+    cdef bint has_news(self) noexcept nogil:
+        """Return whether take() has something to return, or the group has failed."""
+        if self.raft.failure:
+            return True
+        if self.first_applied == NULL or self.busy:
+            return False
+        return self.machine == NULL or self.first_applied.kind != APPLIED_ENTRIES
+
+    cdef Applied *cut_queue(self) noexcept nogil:
+        """Take what take() returns out of the queue."""
+        cdef Applied *first = self.first_applied
+        cdef Applied **at = &self.first_applied
+        if not self.has_news():
+            return NULL
+        while at[0] != NULL and not self.busy and (self.machine == NULL or at[0].kind != APPLIED_ENTRIES):
+            self.applied_bytes -= sizeof(Applied) + at[0].n
+            self.busy = self.machine != NULL and at[0].kind in (APPLIED_CHANGE, APPLIED_SNAPSHOT)
+            at = &at[0].next
+        self.first_applied = at[0]
+        at[0] = NULL
+        if self.first_applied == NULL:
+            self.last_applied = &self.first_applied
+        self.raft.full = self.applied_bytes > MOST_APPLIED
+        return first
+
+    cdef void append(self, Applied *a) noexcept nogil:
+        while a != NULL:
+            self.last_applied[0] = a
+            self.last_applied = &a.next
+            self.applied_bytes += sizeof(Applied) + a.n
+            a = a.next
+        self.raft.full = self.applied_bytes > MOST_APPLIED
+
     cdef void note(self, uint32_t kind, uint64_t index, uint32_t entries, const char *data, size_t n) noexcept nogil:
-        cdef Applied *a = <Applied *> malloc(sizeof(Applied) + n)
+        cdef Applied *a = applied_new(kind, index, entries, data, n)
         if a == NULL:
             fail(&self.raft, RAFT_NO_MEMORY)
+        self.append(a)
+
+    # -- a machine's entries -----------------------------------------------------------------------------------------
+
+    cdef bint propose_entry(self, const char *data, size_t n) noexcept nogil:
+        return raft_propose(&self.raft, data, n, self.ps.now)
+
+    cdef Applied *carry_out(self, uint64_t index, const char *entries, size_t n) noexcept nogil:
+        cdef JsPoller *jp = js_poller_of(self.ps)
+        cdef const char *at = entries
+        cdef AppendEntry ae
+        cdef Applied *handed
+        cdef Entry entry
+        cdef Carried done
+        ae.entries.p = <char *> entries
+        ae.entries.n = n
+        while next_entry(&ae, &at, &entry):
+            done = self.machine.apply(self.machine_owner, jp, &entry)
+            if done == CARRIED_OUT:
+                continue
+            if done == NOT_CARRIED:
+                fail(&self.raft, RAFT_STORE)
+                return NULL
+            self.held = True
+            handed = applied_new(APPLIED_CHANGE, index, 1, entry.data.p, entry.data.n)
+            if handed != NULL and at != entries + n:
+                handed.next = applied_new(APPLIED_ENTRIES, index, 0, at, entries + n - at)
+            if handed == NULL or (at != entries + n and handed.next == NULL):
+                fail(&self.raft, RAFT_NO_MEMORY)
+            return handed
+        raft_applied(&self.raft, index)
+        return NULL
+
+    cdef void go_on(self) noexcept nogil:
+        cdef Applied **at = &self.first_applied
+        cdef Applied *done
+        cdef Applied *handed
+        if self.machine == NULL or self.busy:
             return
-        a.next = NULL
-        a.kind, a.index, a.entries, a.n = kind, index, entries, n
-        if n:
-            memcpy(a.data, data, n)
-        self.last_applied[0] = a
-        self.last_applied = &a.next
-        self.applied_bytes += sizeof(Applied) + n
+        self.held = False
+        while at[0] != NULL and not self.held and not self.raft.failure:
+            done = at[0]
+            if done.kind in (APPLIED_CHANGE, APPLIED_SNAPSHOT):
+                self.held = True
+            if done.kind != APPLIED_ENTRIES:
+                at = &done.next
+                continue
+            handed = self.carry_out(done.index, done.data, done.n)
+            self.applied_bytes -= sizeof(Applied) + done.n
+            at[0] = handed
+            while at[0] != NULL:
+                self.applied_bytes += sizeof(Applied) + at[0].n
+                at = &at[0].next
+            at[0] = done.next
+            if self.last_applied == &done.next:
+                self.last_applied = at
+            free(done)
         self.raft.full = self.applied_bytes > MOST_APPLIED
 
     # -- the engine's ------------------------------------------------------------------------------------------------
@@ -448,6 +545,8 @@ cdef class RaftNode(StreamBase):
         cdef uint64_t last
         self.enter(jp.ps)
         if self.begun and not self.raft.failure:
+            if self.machine != NULL:
+                self.machine.collect(self.machine_owner, self)
             raft_flush(&self.raft, jp.ps.now)
             if self.files.flush(&last) < 0:
                 fail(&self.raft, RAFT_STORE)
@@ -522,6 +621,16 @@ cdef list entries_of(Applied *a):
     while next_entry(&ae, &at, &entry):
         found.append((entry.type, entry.data.p[:entry.data.n]))
     return found
+
+
+cdef Applied *applied_new(uint32_t kind, uint64_t index, uint32_t entries, const char *data, size_t n) noexcept nogil:
+    cdef Applied *a = <Applied *> malloc(sizeof(Applied) + n)
+    if a != NULL:
+        a.next = NULL
+        a.kind, a.index, a.entries, a.n = kind, index, entries, n
+        if n:
+            memcpy(a.data, data, n)
+    return a
 
 
 cdef void drop_applied(Applied *first) noexcept nogil:
@@ -704,14 +813,20 @@ cdef void close_catchup(void *o) noexcept nogil:
 
 
 cdef void commit(void *o, uint64_t index, const AppendEntry *ae) noexcept nogil:
-    (<RaftNode> o).note(APPLIED_ENTRIES, index, ae.n, ae.entries.p, ae.entries.n)
+    if (<RaftNode> o).machine == NULL or (<RaftNode> o).held:
+        (<RaftNode> o).note(APPLIED_ENTRIES, index, ae.n, ae.entries.p, ae.entries.n)
+    else:
+        (<RaftNode> o).append((<RaftNode> o).carry_out(index, ae.entries.p, ae.entries.n))
 
 
 cdef void restore(void *o, const Snapshot *snapshot) noexcept nogil:
     (<RaftNode> o).note(APPLIED_SNAPSHOT, snapshot.index, 0, snapshot.data.p, snapshot.data.n)
+    (<RaftNode> o).held = (<RaftNode> o).machine != NULL
 
 
 cdef void lead_changed(void *o, bint leads, uint64_t term) noexcept nogil:
+    if (<RaftNode> o).machine != NULL:
+        (<RaftNode> o).machine.lead_changed((<RaftNode> o).machine_owner, leads, term)
     (<RaftNode> o).note(APPLIED_LEAD if leads else APPLIED_FOLLOW, term, 0, NULL, 0)
 
 

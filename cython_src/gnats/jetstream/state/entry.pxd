@@ -65,6 +65,9 @@ cdef struct StreamEntry:
     uint8_t part         # a Part
     uint8_t names_batch  # the header names an atomic batch
     uint8_t no_interest  # no consumer wants it, with the interest policy: leave out its sequence
+    # -- for a log that several servers have: each makes its own entry of these --
+    Slice published      # the subject before the stream's transform
+    uint8_t sourced      # as in Inbound
     # -- of the server that proposed it alone: to answer the publisher --
     Slice reply          # OF_ATOMIC, ENDS_ATOMIC: the commit's
     MsgTrace *trace      # NULL: not traced

@@ -52,7 +52,8 @@ cdef class StreamCore(StreamBase)
 
 
 # What a stream's entries pass before they are stored. On a single server there is no log: `propose` stores the entries
-# at once (gnats.jetstream.stream.streamlog). Replication will put a log here. The lock is held.
+# at once (gnats.jetstream.stream.streamlog). That of a replicated stream is gnats.jetstream.replica.streamreplica. The
+# lock is held.
 cdef struct StreamLog:
     # Have an entry, and the entries linked to it, stored by store_entries(), whose outcome it returns. MSG_STORED from
     # a log that waits for other servers says that the log has the entries.
@@ -64,6 +65,7 @@ cdef struct StreamLog:
 
 cdef class StreamCore(StreamBase):
     cdef const StreamLog *log
+    cdef void *log_owner                   # borrowed; the log's
     # The log's: an InFlight (publish/inflight), the messages that it has and has not stored. NULL: it stores at once.
     cdef const void *in_flight
     cdef readonly Engine engine

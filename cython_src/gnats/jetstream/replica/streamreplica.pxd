@@ -1,0 +1,55 @@
+"""The log of a replicated stream: its Raft group (processClusteredInboundMsg, applyStreamEntries in nats-server).
+
+On the server that leads, a checked message becomes a *flight*: it is proposed at the end of the poller's batch, and
+what follows from it is checked as if it were stored already. When the group has committed it, each server stores it,
+and the leader answers its publisher. What clients delete or purge is handed on to the control loop, in the log's order.
+
+A message may be refused when it is stored: its sequence is left out, and `refused` counts it (`clfs` of nats-server),
+since the number in an entry counts every message that was proposed.
+
+Locks: a group's lock comes before its stream's. So a publisher, which has the stream's, only leaves its message.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint64_t
+
+from gnats.jetstream.state.entry cimport FastPattern
+from gnats.jetstream.publish.inflight cimport InFlight, Staged
+from gnats.jetstream.replica.raftnode cimport RaftNode
+from gnats.jetstream.state.streamcore cimport StreamCore
+from gnats.raft.messages cimport Entry
+
+
+# A message that was proposed here, and is not stored yet. Its texts follow, in the same piece of memory.
+cdef struct Flight:
+    Staged staged            # `m`: subject and header alone; `entry`: what answers the publisher
+    uint64_t seq             # as in StreamMsgOp
+    size_t bytes             # that it will use in the store
+    FastPattern fast
+    char *proposal           # the entry, n bytes; NULL: proposed
+    size_t n
+
+
+# An entry of an atomic batch whose last one has not come.
+cdef struct BatchPart:
+    BatchPart *next
+    size_t n
+    char data[1]
+
+
+cdef class StreamReplica:
+    cdef readonly RaftNode node
+    cdef readonly StreamCore stream
+    # under the stream's lock
+    cdef bint leads
+    cdef uint64_t next_seq       # `seq` of the next message to propose
+    cdef int64_t last_ts         # of the last one that was proposed
+    cdef readonly uint64_t refused
+    cdef InFlight in_flight
+    cdef Flight *last
+    cdef Flight *unproposed      # the first that is not proposed yet
+    # under the group's lock
+    cdef bint replaying          # entries may come that were stored before this server's start
+    cdef BatchPart *batch        # of the batch whose end has not come, and how many they are
+    cdef BatchPart *batch_last
+    cdef uint64_t batch_n
+    cdef size_t batch_bytes
