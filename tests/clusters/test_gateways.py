@@ -102,6 +102,12 @@ def test_the_system_account_reaches_all_clusters(run: Run, kinds: tuple[Kind, Ki
 
             until(lambda: statistics() == {"c0s0": 2, "c1s0": 2})
         made[1].stop()
+        if kinds[1].is_reference:
+            # It may close a connection with input that it has not read, and what it sent last is lost then.
+            until(lambda: not monitor(made[0], "/gatewayz")["inbound_gateways"])
+            observer.fence()
+            if not any(each.subject.endswith(".SHUTDOWN") for each in observer.kept()):
+                return
         until(lambda: statistics_alone(observer) == {"c0s0": 1})
         assert [each.json["name"] for each in observer.kept() if each.subject.endswith(".SHUTDOWN")] == [
             "c1s0"
