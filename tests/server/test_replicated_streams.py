@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,7 @@ import pytest
 from support.caller import Caller
 from support.servers import until
 
-from gnats.jetstream.control.raftgroup import RaftGroup
-from gnats.jetstream.replica.raftnode import RaftNode
-from gnats.jetstream.replica.streamreplica import StreamReplica
+from gnats.jetstream.control.replica import Replica
 from gnats.jetstream.settings.config import StreamConfig
 from gnats.jetstream.stream.stream import Stream
 from gnats.nkeys.identity import server_hash
@@ -25,27 +24,17 @@ pytestmark = pytest.mark.timeout(120)
 
 GROUP = "S-R3F-abcdefgh"
 NAME = "S"
+SYNC = "$JSC.SYNC.abcdefgh"
 
 
 class Address(NamedTuple):
     address: tuple[str, int]
 
 
-class Group(RaftGroup):
-    """Deletes messages, the numbers of which are the entries that are handed on."""
-
-    stream: Stream
-
-    def _change(self, index: int, data: bytes) -> None:
-        self.stream.delete_msg(int(data))
-        self.node.resume(index)
-
-
 class Member:
     """A server's replica of the stream, and what its group tells it."""
 
-    group: Group
-    replica: StreamReplica
+    replica: Replica
     stream: Stream
 
     def __init__(self, server: ServerThread, names: list[str], directory: Path, config: StreamConfig) -> None:
@@ -64,6 +53,7 @@ class Member:
             server.opts = replace(server.opts, jetstream=jetstream)
             await server.enable_jetstream()
         assert server.jetstream
+        assert server.system_account
         shared = server.jetstream.shared
         stream_dir = self.directory / "stream"
         stream_dir.mkdir(exist_ok=True)
@@ -71,33 +61,18 @@ class Member:
         account = server.global_account
         self.stream = Stream(shared.engine, account, NAME, self.store, cid=shared.clients.next_cid())
         self.stream.configure(self.config)
-
-        def put_behind(node: RaftNode) -> None:
-            self.replica = StreamReplica(self.stream, node)
-
-        group = await Group.open(
-            shared,
-            server.system_account,
+        self.replica = Replica(shared, server.system_account, self.stream, self.store, self, SYNC)
+        await self.replica.open(
             GROUP,
-            self,
-            peer=server_hash(server.name).encode(),
-            peers=lambda: (len(self.names), [server_hash(name).encode() for name in self.names]),
-            prepare=put_behind,
+            server_hash(server.name).encode(),
+            lambda: (len(self.names), [server_hash(name).encode() for name in self.names]),
         )
-        assert isinstance(group, Group)
-        self.group = group
-        group.stream = self.stream
-        group.begin(recovering=False)
-        group.node.campaign()
+        self.replica.begin(recovering=False)
+        self.replica.group.node.campaign()
 
-    def apply(self, index: int, entries: list[tuple[int, bytes]]) -> None:
-        raise AssertionError("the replica has them")
-
-    def restore(self, data: bytes) -> None:
-        raise AssertionError("there is no snapshot")
-
-    def taken(self) -> None:
-        """Nothing waits."""
+    async def carry_out(self, change: bytes) -> None:
+        """Delete a message, the number of which is the change."""
+        self.stream.delete_msg(int(change))
 
     def lead(self, term: int) -> None:
         self.stream.subscribe()
@@ -130,16 +105,18 @@ class Member:
         return self.server.call(lambda _: int(self.store.state().last_seq))
 
     def propose(self, data: bytes) -> bool:
-        return self.server.call(lambda _: self.group.node.propose(data))
+        return self.server.call(lambda _: self.replica.group.node.propose(data))
+
+    def snapshot(self) -> bool:
+        return self.server.run(self.replica.snapshot())
 
     def close(self) -> None:
-        def close(_: object) -> None:
-            self.group.close()
-            self.replica.close()
+        async def close() -> None:
+            await self.replica.close()
             self.stream.close()
             self.store.close()
 
-        self.server.call(close)
+        self.server.run(close())
 
 
 class Replicated:
@@ -237,7 +214,7 @@ def test_what_is_in_flight_counts(stream: Replicated) -> None:
         assert caller.next_on(right).json["seq"] == 51
         assert caller.next_on(late).json["error"]["err_code"] in (10071, 10164)
     stream.agree(51)
-    assert stream.leader().replica.waiting == 0
+    assert stream.leader().replica.log.waiting == 0
 
 
 def test_a_refusal_when_it_is_stored_is_counted_by_all(stream: Replicated) -> None:
@@ -248,7 +225,7 @@ def test_a_refusal_when_it_is_stored_is_counted_by_all(stream: Replicated) -> No
         assert refused["error"]["err_code"] == 10070
         assert caller.request("s.a", b"2", header(Expected_Last_Msg_Id="one")).json["seq"] == 2
     stream.agree(2)
-    assert {member.replica.refused for member in stream.members} == {1}
+    assert {member.replica.log.refused for member in stream.members} == {1}
     stop_all(stream)
     assert stream.publish("s.a", b"3")["seq"] == 3
     assert [each[4] for each in stream.agree(3)] == [b"1", b"2", b"3"]
@@ -286,7 +263,7 @@ def test_what_is_handed_on_is_in_order(stream: Replicated) -> None:
 
     def mixed(_: object) -> None:
         for entry in (b"1", b"2"):
-            assert leader.group.node.propose(entry)
+            assert leader.replica.group.node.propose(entry)
 
     with stream.caller() as caller:
         before = caller.ask("s.a", b"2")
@@ -312,3 +289,40 @@ def test_nothing_acknowledged_is_lost_when_the_leader_ends(stream: Replicated, o
     found = {each[0]: each[4] for each in stream.agree(last)}
     kept = [found[each["seq"]].decode() for each in acknowledged]
     assert kept == [f"{number}.{each}" for number in range(3) for each in range(100 if others else 200)]
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["nothing", "some"])
+def test_a_replica_gets_what_it_lacks(stream: Replicated, kept: bool) -> None:
+    """The records are gone at the others: a snapshot, and messages from the leader's store."""
+    if kept:
+        stream.publish("s.before", b"before")
+        stream.agree(1)
+    number = stream.stop(next(member for member in stream.members if not member.leads))
+    with stream.caller() as caller:
+        asked = [caller.ask(f"s.{each % 7}", b"%d " % each * 100) for each in range(1000)]
+        last = [caller.next_on(inbox).json["seq"] for inbox in asked][-1]
+        for seq in *range(2, 500, 2), *range(600, 700), 950:
+            assert stream.leader().propose(b"%d" % seq)
+        last = caller.request("s.again", b"again").json["seq"]
+    for member in stream.members:
+        until(lambda member=member: len(member.messages()) == last - 350)  # type: ignore[misc]
+        assert member.snapshot()
+    stream.start(number)
+    found = stream.agree(last)
+    assert len(found) == last - 350
+    assert stream.publish("s.last", b"last")["seq"] == last + 1
+    assert len(stream.agree(last + 1)) == last - 349
+
+
+def test_a_replica_that_lost_its_directory_comes_back(stream: Replicated) -> None:
+    for number in range(20):
+        stream.publish("s.a", b"%d" % number)
+    stream.agree(20)
+    follower = next(member for member in stream.members if not member.leads)
+    number = stream.stop(follower)
+    for member in stream.members:
+        assert member.snapshot()
+    shutil.rmtree(follower.directory)
+    follower.directory.mkdir()
+    stream.start(number)
+    assert len(stream.agree(20)) == 20

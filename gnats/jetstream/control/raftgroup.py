@@ -163,8 +163,8 @@ class RaftGroup:
                 self.machine.apply(number, value)
                 applied = number
             elif kind == APPLIED_SNAPSHOT:
-                self._restore(number, value)
-                applied = number
+                if self._restore(number, value):
+                    applied = number
             elif kind == APPLIED_CHANGE:
                 self._change(number, value)
             elif kind == APPLIED_LEAD:
@@ -185,11 +185,13 @@ class RaftGroup:
             self._stopped = True
             self.machine.stopped(why)
 
-    def _restore(self, index: int, data: bytes) -> None:
+    def _restore(self, index: int, data: bytes) -> bool:
+        """Take over the state of a snapshot. False: that is under way, and the node is to resume after it."""
         self.machine.restore(data)
+        return True
 
     def _change(self, index: int, data: bytes) -> None:
-        """Carry out an entry that a machine has handed on, and then have the node resume."""
+        """Carry out an entry that the stream's half has handed on, and then have the node resume."""
         raise NotImplementedError
 
     def _note_leader(self, leader: bytes) -> None:

@@ -17,6 +17,8 @@ class StreamReplica:
     def __init__(self, stream: Stream, node: RaftNode) -> None: ...
     def close(self) -> None:
         """Take the log away from the stream again. Close the node before."""
+    def set_refused(self, refused: int) -> None:
+        """Take over how many messages were refused up to a snapshot."""
     @property
     def waiting(self) -> int:
         """The number of messages that are proposed, and not stored."""

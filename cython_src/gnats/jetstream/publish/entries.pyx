@@ -82,7 +82,7 @@ cdef void fill_entry(Inbound *m, Part part, StreamEntry *e) noexcept nogil:
     e.rollup = NO_ROLLUP
     e.part = part
     e.sourced = m.sourced
-    e.names_batch = e.republish = False
+    e.names_batch = e.republish = e.follows = False
     e.reply = m.reply
     e.trace = m.trace
     e.value = m.value

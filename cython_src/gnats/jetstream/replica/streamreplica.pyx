@@ -80,6 +80,12 @@ cdef class StreamReplica:
         drop_flights(self)
         pthread_mutex_unlock(&self.stream.store.lock)
 
+    def set_refused(self, uint64_t refused) -> None:
+        """Take over how many messages were refused up to a snapshot."""
+        pthread_mutex_lock(&self.stream.store.lock)
+        self.refused = max(self.refused, refused)
+        pthread_mutex_unlock(&self.stream.store.lock)
+
     @property
     def waiting(self) -> int:
         """The number of messages that are proposed, and not stored."""
@@ -453,6 +459,7 @@ cdef Carried store_logged(
         e.batch_n, e.fast, e.part = flight.staged.entry.batch_n, flight.staged.entry.fast, flight.staged.entry.part
     elif part == ENDS_ATOMIC:
         e.part = OF_ATOMIC   # nobody here waits for an answer
+    e.follows = not g.leads
     outcome = store_entries(s, jp, &e)
     g.replaying = False
     pop_flight(g, op.seq)

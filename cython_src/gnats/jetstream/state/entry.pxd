@@ -68,6 +68,7 @@ cdef struct StreamEntry:
     # -- for a log that several servers have: each makes its own entry of these --
     Slice published      # the subject before the stream's transform
     uint8_t sourced      # as in Inbound
+    uint8_t follows      # this server does not lead: it publishes no copy
     # -- of the server that proposed it alone: to answer the publisher --
     Slice reply          # OF_ATOMIC, ENDS_ATOMIC: the commit's
     MsgTrace *trace      # NULL: not traced

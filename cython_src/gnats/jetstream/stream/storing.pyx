@@ -101,7 +101,7 @@ cdef Outcome store_batch(StreamCore s, JsPoller *jp, StreamEntry *first) noexcep
 
 cdef inline Outcome store_entry(StreamCore s, StreamEntry *e, Refusal *why) noexcept nogil:
     """Store one entry, and note which message its republished copy names as the previous one."""
-    if s.tr != NULL and not e.no_interest and transform_matches(s.tr, e.subject.p, e.subject.n):
+    if s.tr != NULL and not e.no_interest and not e.follows and transform_matches(s.tr, e.subject.p, e.subject.n):
         e.republish = True
         e.before = last_of_subject(s, e)
     return apply_entry(s, e, why)
