@@ -193,14 +193,6 @@ def test_what_is_refused(members: Members) -> None:
         assert members.error(member, "CONSUMER.INFO.NONE.C") == 10059
 
 
-def test_more_replicas_are_refused_loudly(members: Members) -> None:
-    if any(server.kind.is_reference for server in members.cluster.servers):
-        pytest.skip("nats-server has replicas")
-    config = {"name": "R3", "subjects": ["r3"], "num_replicas": 3}
-    for member in range(3):
-        assert members.error(member, "STREAM.CREATE.R3", config) == 10074
-
-
 def test_consumers_are_the_same_from_every_member(members: Members) -> None:
     name = members.stream(0)
     for n in range(6):

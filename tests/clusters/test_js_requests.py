@@ -252,7 +252,7 @@ def test_each_request_has_the_answer_of_nats_server(members: Members, expected: 
 
 
 def test_what_is_not_built_is_refused(members: Members) -> None:
-    replicated = members.sure(*stream("R3", 0, num_replicas=3, placement=None))
+    replicated = members.sure(*stream("R3", 0, num_replicas=3, placement=None, retention="interest"))
     assert replicated["error"]["err_code"] == 10074
     replicated = members.sure(*consumer("S2", "R3", num_replicas=3))
     assert replicated["error"]["err_code"] == 10074

@@ -70,7 +70,7 @@ class Member:
         self.replica.begin(recovering=False)
         self.replica.group.node.campaign()
 
-    async def carry_out(self, change: bytes) -> None:
+    async def carry_out(self, index: int, change: bytes) -> None:
         """Delete a message, the number of which is the change."""
         self.stream.delete_msg(int(change))
 
@@ -257,7 +257,7 @@ def test_a_large_message(stream: Replicated) -> None:
 
 
 def test_what_is_handed_on_is_in_order(stream: Replicated) -> None:
-    """A deletion between two messages of one record."""
+    """Deletions between two messages."""
     assert stream.publish("s.a", b"1")["seq"] == 1
     leader = stream.leader()
 
@@ -267,6 +267,7 @@ def test_what_is_handed_on_is_in_order(stream: Replicated) -> None:
 
     with stream.caller() as caller:
         before = caller.ask("s.a", b"2")
+        caller.fence()
         leader.server.call(mixed)
         after = caller.ask("s.a", b"3")
         assert [caller.next_on(inbox).json["seq"] for inbox in (before, after)] == [2, 3]

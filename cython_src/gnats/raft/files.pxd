@@ -40,6 +40,7 @@ cdef class RaftFiles:
     cdef uint64_t committed          # as commit.idx says
     cdef uint64_t unread             # at the start: index of the last snapshot that is damaged
 
+    cdef void close_directories(self) noexcept
     cdef int failed(self, const char *what, int error) noexcept nogil
     # Append a record; it is in memory until flush().
     cdef int store(self, uint64_t index, const char *data, size_t n) noexcept nogil

@@ -132,10 +132,14 @@ cdef class RaftFiles:
 
     def __dealloc__(self):
         free(self.loaded)
+        self.close_directories()
+
+    cdef void close_directories(self) noexcept:
         if self.dirfd >= 0:
             close(self.dirfd)
         if self.snapshots_fd >= 0:
             close(self.snapshots_fd)
+        self.dirfd = self.snapshots_fd = -1
 
     @property
     def failure(self) -> str:
@@ -143,8 +147,12 @@ cdef class RaftFiles:
         return self.log.failure() or (f"{self.what.decode()}: {os.strerror(self.error)}" if self.error else "")
 
     def close(self) -> None:
-        """Write what waits, and close the log. Raises StoreFailure. Closing again does nothing."""
-        self.log.close()
+        """Write what waits, and close the files; nobody may use them any more. Raises StoreFailure. Closing again does
+        nothing."""
+        try:
+            self.log.close()
+        finally:
+            self.close_directories()
 
     cdef int failed(self, const char *what, int error) noexcept nogil:
         if self.error == 0:

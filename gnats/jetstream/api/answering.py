@@ -86,12 +86,12 @@ class Answering:
         return self._cluster.state.consumer_or_inflight(request.account.name, stream, name)
 
     def _is_mine(self, group: RaftGroup) -> bool:
-        """Whether this server leads a group: it does when it is its only member."""
+        """Whether this server is the only member of a group."""
         return group.peers == (self._cluster.peer,)
 
     def _has_stream(self, request: Request, name: str) -> bool:
         assignment = self._stream(request, name)
-        return assignment is not None and self._is_mine(assignment.group)
+        return assignment is not None and leads_stream(request, self._cluster.peer, assignment)
 
     def _of_stream(self, request: Request, name: str) -> bool:
         if self._cluster.is_leaderless:
@@ -109,16 +109,19 @@ class Answering:
         assignment = self._stream(request, request.tokens[2])
         if assignment is None:
             self._missing(request, errors.STREAM_NOT_FOUND())
-        return self._info(request, assignment, errors.STREAM_OFFLINE, errors.STREAM_OFFLINE_REASON)
+        mine = assignment is not None and leads_stream(request, self._cluster.peer, assignment)
+        return self._info(request, assignment, errors.STREAM_OFFLINE, errors.STREAM_OFFLINE_REASON, mine)
 
-    def _info(self, request: Request, asset: Asset | None, offline: Kind, offline_reason: Kind) -> bool:
+    def _info(
+        self, request: Request, asset: Asset | None, offline: Kind, offline_reason: Kind, mine: bool
+    ) -> bool:
         """Decide about a description of what is assigned, if anything is. Raises ApiError, for later."""
         cluster = self._cluster
         if asset and asset.unsupported and asset.group.is_member(cluster.peer):
             raise self._late(request, offline_reason(err=asset.unsupported))
         if asset and cluster.leads and all_offline(cluster, asset.group.peers):
             raise self._late(request, offline())
-        if asset and self._is_mine(asset.group):
+        if mine:
             return True
         if cluster.is_leaderless:
             raise self._late(request, errors.CLUSTER_NOT_AVAIL())
@@ -137,7 +140,8 @@ class Answering:
         assignment = self._consumer(request, stream, name)
         if assignment is None:
             self._missing(request, self._not_found(request, stream))
-        return self._info(request, assignment, errors.CONSUMER_OFFLINE, errors.CONSUMER_OFFLINE_REASON)
+        mine = assignment is not None and self._is_mine(assignment.group)
+        return self._info(request, assignment, errors.CONSUMER_OFFLINE, errors.CONSUMER_OFFLINE_REASON, mine)
 
     def _not_found(self, request: Request, stream: str) -> ApiError:
         """Return the error for a consumer that is not assigned: its stream, perhaps, is not, either."""
@@ -161,6 +165,15 @@ class Answering:
             self._missing(request, self._not_found(request, stream))
             return False
         return self._is_mine(assignment.group)
+
+
+def leads_stream(request: Request, peer: str, assignment: StreamAssignment) -> bool:
+    """Whether this server, by the name `peer`, leads a stream, as the only one that has it does."""
+    if assignment.group.peers == (peer,):
+        return True
+    jsa = request.js.accounts.get(assignment.account)
+    stream = jsa.streams.get(assignment.name) if jsa else None
+    return stream is not None and stream.member is not None and stream.member.leads
 
 
 def all_offline(cluster: MetaGroup, peers: Iterable[str]) -> bool:

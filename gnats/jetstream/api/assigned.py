@@ -21,6 +21,8 @@ from gnats.jetstream.api.stream_requests import describe
 from gnats.jetstream.cluster.entries import Asset, ConsumerAssignment, StreamAssignment
 from gnats.jetstream.cluster.meta import Change, ConsumerChange, Kind, StreamChange
 from gnats.jetstream.control.consumers import Consumer, consumer_info
+from gnats.jetstream.control.info import cluster_info
+from gnats.jetstream.control.membership import Membership, unreplicable
 from gnats.jetstream.control.proposals import (
     ConsumerDeleteProposal,
     ConsumerProposal,
@@ -32,6 +34,7 @@ from gnats.jetstream.control.recovery import forget_removed, recover_assigned
 from gnats.jetstream.control.streams import Stream
 from gnats.jetstream.disk.metafiles import META_FILE
 from gnats.jetstream.errors import ApiError
+from gnats.raft.files import FilesError
 
 if TYPE_CHECKING:
     from gnats.jetstream.control.jetstream import JetStream
@@ -172,25 +175,58 @@ class Assigned:
         if there is not None and there.created != asset.created_ns:
             await jsa.apply(StreamDeleteProposal(there.name, there.created))  # its removal is known elsewhere
             there = None
+        replicated = len(asset.group.peers) > 1
         if there is None and self._is_on_disk(jsa, asset):
             consumers = {each.name for each in self._meta.state.consumers_of(asset.account, asset.name)}
-            there = await recover_assigned(jsa, asset.name, asset.created_ns, consumers)
+            there = await recover_assigned(
+                jsa, asset.name, asset.created_ns, consumers, replicated=replicated
+            )
         if there is None:
             jsa.check_storable(config)
-            await jsa.apply(StreamProposal(config, asset.created_ns))
+            await jsa.apply(StreamProposal(config, asset.created_ns, replicated))
             made = True
         elif there.config != config and not there.offline_reason:
             await jsa.apply(StreamUpdateProposal(config))
         stream = jsa.stream(asset.name)
-        if change.recovering or not asset.reply or not self._answers_here(asset):
-            return
+        if replicated and not stream.offline_reason and stream.member is None:
+            await self._join(jsa, stream, change, made=made)
+        elif not change.recovering and asset.reply and self._answers_here(asset, stream):
+            await self._describe(change, stream, made=made)
+
+    async def _join(self, jsa: JSAccount, stream: Stream, change: StreamChange, *, made: bool) -> None:
+        """Take part in a stream's group; its first leader answers who has asked for the stream."""
+        account = self.js.server_accounts.system_account
+        assert account
+        asset = change.assignment
+        member = Membership(stream, asset, self._meta.nodes, account)
+        stream.member = member
+
+        def answer() -> None:
+            if made:
+                self.js.advisories.stream_action(jsa.account, stream.name, "create")
+            if asset.reply:
+                self.js.shared.spawn(self._describe(change, stream, made=made))
+
+        if not change.recovering:
+            member.on_lead = answer
+        try:
+            await member.open()
+        except (OSError, FilesError, MemoryError) as exc:
+            stream.member = None
+            stream.go_offline(f"stopped - its group cannot be opened: {exc}")
+            raise errors.STREAM_CREATE(err=exc) from exc
+
+    async def _describe(self, change: StreamChange, stream: Stream, *, made: bool) -> None:
+        """Answer who has asked for a stream, or for its change."""
+        asset = change.assignment
+        cluster = cluster_info(self.js, stream)
         if change.kind is Kind.UPDATED:
             request = self._request(asset, "stream_update_response")
-            members = await describe(request, stream, {}, domain=self.js.domain, cluster=self.js.cluster_info)
+            members = await describe(request, stream, {}, domain=self.js.domain, cluster=cluster)
         else:
             request = self._request(asset, "stream_create_response")
             more: Json = {"did_create": True} if made or change.previous is None else {}
-            members = await describe(request, stream, more, cluster=self.js.cluster_info)
+            members = await describe(request, stream, more, cluster=cluster)
         if members is not None:
             self._responder.respond(request, members)
 
@@ -209,16 +245,12 @@ class Assigned:
     async def _delete_stream(self, jsa: JSAccount, change: StreamChange) -> None:
         asset = change.assignment
         there = jsa.streams.get(asset.name)
+        answers = self._answers_here(asset, there)
         if there is not None and there.created <= asset.created_ns:
             await jsa.apply(StreamDeleteProposal(there.name, there.created))
         if there is None and change.recovering:
             await forget_removed(jsa, asset.name, asset.created_ns)
-        if (
-            change.kind is Kind.REMOVED
-            and not change.recovering
-            and asset.reply
-            and self._answers_here(asset)
-        ):
+        if change.kind is Kind.REMOVED and not change.recovering and asset.reply and answers:
             self._responder.respond(self._request(asset, "stream_delete_response"), {"success": True})
 
     # -- consumers -------------------------------------------------------------------------------------------
@@ -247,6 +279,8 @@ class Assigned:
             raise errors.STREAM_OFFLINE_REASON(err=stream.offline_reason)
         if change.state is not None:
             raise errors.CLUSTER_UNSUPPORT_FEATURE()
+        if len(asset.group.peers) > 1:
+            raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
         if there is not None and there.created != asset.created_ns:
             await jsa.apply(ConsumerDeleteProposal(asset.stream, asset.name, there.created))
         await jsa.apply(ConsumerProposal(asset.stream, asset.name, asset.config, asset.created_ns))
@@ -260,8 +294,10 @@ class Assigned:
 
     # -- answers ---------------------------------------------------------------------------------------------
 
-    def _answers_here(self, asset: Asset) -> bool:
-        """Whether this server answers for an asset: of one replica, the only one does."""
+    def _answers_here(self, asset: StreamAssignment, stream: Stream | None) -> bool:
+        """Whether this server answers for a stream: it leads it, or is the first where nobody does."""
+        if stream and stream.member and not stream.member.leaderless:
+            return stream.member.leads
         return asset.group.peers[:1] == (self._meta.peer,)
 
     def _request(self, asset: Asset, response: str) -> Request:
@@ -284,6 +320,6 @@ class Assigned:
 
 def _unbuilt(asset: StreamAssignment) -> str:
     """Return why this server cannot have its part of a stream, "": it can."""
-    if len(asset.group.peers) > 1 or asset.group.desired is not None:
-        return "stopped - replicas > 1 are not supported by this server"
-    return ""
+    if asset.group.desired is not None:
+        return "stopped - a move is not supported by this server"
+    return unreplicable(asset.config) if len(asset.group.peers) > 1 else ""

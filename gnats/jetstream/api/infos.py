@@ -20,7 +20,7 @@ from gnats.go.text import rfc3339, text_bytes
 from gnats.jetstream.api.answering import ANSWER_DELAY, all_offline
 from gnats.jetstream.cluster.entries import Asset, ConsumerAssignment, StreamAssignment
 from gnats.jetstream.control.consumers import Consumer, consumer_info
-from gnats.jetstream.control.info import is_long, stream_info, stream_info_at_length
+from gnats.jetstream.control.info import cluster_info, is_long, stream_info, stream_info_at_length
 from gnats.jetstream.control.streams import EMPTY_STATE, Stream
 from gnats.nkeys.identity import random_name
 
@@ -127,7 +127,7 @@ class Infos:
             if all_offline(self._cluster, asset.group.peers):
                 listed.shown[name] = self._offline(asset)
                 listed.missing.append(name)
-            elif asset.group.is_member(self._cluster.peer):
+            elif self._is_mine(asset):
                 mine.append(asset)
             else:
                 elsewhere[name] = asset
@@ -168,6 +168,13 @@ class Infos:
             listed.missing.append(asset.name)
         else:
             listed.shown[asset.name] = await self._describe(found)
+
+    def _is_mine(self, asset: Asset) -> bool:
+        """Whether this server describes an asset: of one with several servers, its leader does."""
+        if not asset.group.is_member(self._cluster.peer):
+            return False
+        found = self._find(asset)
+        return not isinstance(found, Stream) or found.leads or bool(found.offline_reason)
 
     def _find(self, asset: Asset) -> Stream | Consumer | None:
         """Return an asset as it is at this server."""
@@ -228,7 +235,7 @@ class Infos:
         self._answer(message, self._cluster.state.consumer(account, stream, name))
 
     def _answer(self, message: Message, asset: Asset | None) -> None:
-        if not message.reply or asset is None or not asset.group.is_member(self._cluster.peer):
+        if not message.reply or asset is None or not self._is_mine(asset):
             return
         found = self._find(asset)
         if reason := asset.unsupported or (found.offline_reason if found else ""):
@@ -251,7 +258,7 @@ class Infos:
     async def _describe(self, found: Stream | Consumer) -> Json:
         if isinstance(found, Consumer):
             return consumer_info(found, dynamic=False)
-        cluster = self._js.cluster_info
+        cluster = cluster_info(self._js, found)
         if is_long(found.config):
             async with self._js.accounts[found.jsa.name].looking:
                 return await stream_info_at_length(found, dynamic=False, cluster=cluster)

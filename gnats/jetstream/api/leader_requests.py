@@ -18,9 +18,10 @@ from gnats.go.text import rfc3339
 from gnats.go.times import ZERO_TIME, utc
 from gnats.jetstream import errors
 from gnats.jetstream.api import consumer_requests, stream_requests
-from gnats.jetstream.api.answering import ANSWER_DELAY, all_offline
+from gnats.jetstream.api.answering import ANSWER_DELAY, all_offline, leads_stream
 from gnats.jetstream.api.consumer_requests import STREAM_IDENTITY, durable_for_sourcing, named, paused
 from gnats.jetstream.api.infos import Infos
+from gnats.jetstream.api.meta_requests import STEP_DOWN_BODY, preferred_peer
 from gnats.jetstream.api.paging import list_page, names_page
 from gnats.jetstream.api.request import Handler, LeftToOthers, Request, Route, Scope
 from gnats.jetstream.api.stream_requests import read_new_stream
@@ -37,6 +38,7 @@ from gnats.jetstream.cluster.views import AssignedConsumers, AssignedStreams
 from gnats.jetstream.control.account_info import CountedStream, account_info
 from gnats.jetstream.control.checks import CREATE_OR_UPDATE, StreamChecks, check_consumer
 from gnats.jetstream.control.info import is_long
+from gnats.jetstream.control.membership import unreplicable
 from gnats.jetstream.settings.config import LIMITS, ConsumerConfig, StreamConfig
 from gnats.nkeys.identity import random_name, server_hash
 from gnats.runtime.steps import in_slices
@@ -138,6 +140,8 @@ async def _create(request: Request) -> None:
     config, pedantic = read_new_stream(request)
     config = await lead.checks.check_assign(config, pedantic=pedantic)
     lead.jsa.check_storable(config)
+    if config.num_replicas > 1 and unreplicable(config):
+        raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
     if known := lead.state.stream_or_inflight(lead.account, config.name):
         lead.cluster.propose_stream(Op.ASSIGN_STREAM, replace(known, **lead.asked()))
         return
@@ -238,9 +242,16 @@ def _restore(request: Request) -> None:
 
 
 def _step_down(request: Request) -> Json:
-    """Answer for a stream or consumer whose only server leads it, and goes on to do so."""
+    """Let another server lead a stream; one that is its only server goes on to do so."""
     request.check_level()
-    _ = request.jsa
+    jsa = request.jsa
+    stream = jsa.streams.get(request.tokens[3]) if request.tokens[0] == "STREAM" else None
+    if stream and stream.member:
+        placement = request.read(STEP_DOWN_BODY).get("placement")
+        nodes, own = cluster_of(request).nodes, cluster_of(request).peer
+        known = {peer: node for peer in stream.member.group.peers if (node := nodes.get(peer))}
+        preferred = "" if placement is None else preferred_peer(known, own, placement)
+        stream.member.step_down(preferred)
     return {"success": True}
 
 
@@ -310,7 +321,7 @@ def _is_assigned(request: Request, config: ConsumerConfig) -> bool:
     stream = cluster.state.stream_or_inflight(request.account.name, name)
     if stream and config.sourcing and stream.config.retention != LIMITS:
         return True
-    if stream is None or stream.group.peers != (cluster.peer,):
+    if stream is None or not leads_stream(request, cluster.peer, stream):
         raise LeftToOthers
     return False
 

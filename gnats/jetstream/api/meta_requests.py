@@ -6,7 +6,7 @@ The leader alone is subscribed to most, so that others stay silent.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gnats.jetstream.cluster.nodes import Node
     from gnats.jetstream.control.metagroup import MetaGroup
 
-_PLACEMENT = members(
+STEP_DOWN_BODY = members(
     {"placement": {"cluster": "string", "tags": "strings", "preferred": "string"}},
     "JSApiLeaderStepdownRequest",
     optional=True,
@@ -63,26 +63,11 @@ class MetaRequests:
     def _step_down(self, request: Request) -> Json:
         """Let another server lead (jsLeaderStepDownRequest)."""
         request.check_level()
-        placement = request.read(_PLACEMENT).get("placement")
-        preferred = "" if placement is None else self._preferred(placement)
-        self._meta.step_down(preferred)
-        return {"success": True}
-
-    def _preferred(self, placement: Json) -> str:
-        """Choose the next leader (getStepDownPreferredPlacement). Raises ApiError."""
+        placement = request.read(STEP_DOWN_BODY).get("placement")
         meta = self._meta
         known = {peer: node for peer in meta.peers() if (node := meta.nodes.get(peer))}
-        if name := placement.get("preferred"):
-            peer = next((peer for peer, node in known.items() if node.name == name), "")
-            if peer == meta.peer:
-                raise errors.CLUSTER_NO_PEERS(err=f"preferred server {quote(name)} is already leader")
-            if not peer:
-                raise errors.CLUSTER_NO_PEERS(err=f"preferred server {quote(name)} not known")
-            return peer
-        fit = [peer for peer, node in known.items() if peer != meta.peer and _fits(node, placement)]
-        if not fit:
-            raise errors.CLUSTER_NO_PEERS(err="no replacement peer connected")
-        return random.choice(fit)
+        meta.step_down("" if placement is None else preferred_peer(known, meta.peer, placement))
+        return {"success": True}
 
     def _remove(self, request: Request) -> None:
         """Remove a server from the cluster; answer when a quorum has agreed (jsLeaderServerRemoveRequest)."""
@@ -110,6 +95,22 @@ class MetaRequests:
         request.check_level()
         request.require_body()
         raise errors.CLUSTER_RESCUE(err="not supported")
+
+
+def preferred_peer(known: Mapping[str, Node], own: str, placement: Json) -> str:
+    """Choose the next leader of a group, which this server, by the name `own`, leads
+    (getStepDownPreferredPlacement). Raises ApiError."""
+    if name := placement.get("preferred"):
+        peer = next((peer for peer, node in known.items() if node.name == name), "")
+        if peer == own:
+            raise errors.CLUSTER_NO_PEERS(err=f"preferred server {quote(name)} is already leader")
+        if not peer:
+            raise errors.CLUSTER_NO_PEERS(err=f"preferred server {quote(name)} not known")
+        return peer
+    fit = [peer for peer, node in known.items() if peer != own and _fits(node, placement)]
+    if not fit:
+        raise errors.CLUSTER_NO_PEERS(err="no replacement peer connected")
+    return random.choice(fit)
 
 
 def _fits(node: Node, placement: Json) -> bool:

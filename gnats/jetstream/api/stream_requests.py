@@ -20,7 +20,7 @@ from gnats.jetstream.api.paging import PAGE, PAGED, ListPage, names_page
 from gnats.jetstream.api.request import OFFLINE_DELAY, Body, Request, Route, Scope, cluster_required, members
 from gnats.jetstream.api.restore import Restore
 from gnats.jetstream.api.snapshot import Snapshot
-from gnats.jetstream.control.info import is_long, stream_info, stream_info_at_length
+from gnats.jetstream.control.info import cluster_info, is_long, stream_info, stream_info_at_length
 from gnats.jetstream.disk.backup_parts import STATE
 from gnats.jetstream.settings.config import StreamConfig
 from gnats.jetstream.threads import in_thread
@@ -229,7 +229,7 @@ def _info(request: Request) -> Json | Awaitable[None]:
     how: dict[str, Any] = {
         "domain": request.js.domain,
         "details": details,
-        "cluster": request.js.cluster_info,
+        "cluster": cluster_info(request.js, stream),
     }
     subject, offset = found.get("subjects_filter", ""), max(found.get("offset", 0), 0)
 

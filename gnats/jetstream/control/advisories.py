@@ -81,6 +81,15 @@ class Advisories:
         what = {"create": "CREATED", "delete": "DELETED", "modify": "UPDATED"}[action]
         self.advise(account, f"STREAM.{what}.{stream}", "stream_action", stream=stream, action=action)
 
+    def stream_leader_elected(
+        self, account: Account, stream: str, leader: str, replicas: list[dict[str, Any]]
+    ) -> None:
+        """Advise that this server, by the name `leader`, leads a replicated stream."""
+        where = f"{ADVISORY}.STREAM.LEADER_ELECTED.{stream}"
+        about = {"stream": stream, "leader": leader, "replicas": replicas} | self._domain
+        for told, of in ((account, {}), (None, {"account": account.name})):
+            self._publish(told, where, _TYPE + "stream_leader_elected", of | about)
+
     def batch_abandoned(self, account: Account, stream: str, batch: bytes, why: AbandonReason) -> None:
         """Advise that an atomic batch was abandoned; in the system account, with the account's name."""
         where = f"{ADVISORY}.STREAM.BATCH_ABANDONED.{stream}"

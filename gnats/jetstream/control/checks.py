@@ -94,10 +94,16 @@ class StreamChecks:
         """
         check_stream_create(config)
         self.check_limits(config)
+        if config.num_replicas > 1:
+            await self.check_cfg(config, pedantic=pedantic)
+            raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
         return await self.check_stream(config, pedantic=pedantic)
 
     async def check_assign(self, config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
-        """Check as check_create(), in the order of a cluster's leader (jsClusteredStreamRequest)."""
+        """Check as check_create(), in the order of a cluster's leader (jsClusteredStreamRequest).
+
+        A stream may have several replicas.
+        """
         check_stream_create(config)
         checked = await self.check_stream(config, pedantic=pedantic, recovering=True)
         self.check_limits(checked)
@@ -108,8 +114,6 @@ class StreamChecks:
     ) -> StreamConfig:
         """Check a stream, as check_create(); one that is `recovering` has been stored before."""
         cfg = await self.check_cfg(config, pedantic=pedantic)
-        if cfg.num_replicas > 1:
-            raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
         if there := self._there.config(cfg.name):
             if cfg.with_metadata_of(there.metadata) == there:
                 return there

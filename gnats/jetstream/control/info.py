@@ -12,6 +12,7 @@ from gnats.jetstream.settings.overlaps import subject_count
 from gnats.jetstream.threads import in_thread
 
 if TYPE_CHECKING:
+    from gnats.jetstream.control.jetstream import JetStream
     from gnats.jetstream.control.streams import Stream
 
 
@@ -29,6 +30,11 @@ def _length(config: StreamConfig | ConsumerConfig) -> int:
     if isinstance(config, StreamConfig):
         return subject_count(config) + len(config.metadata)
     return len(config.filter_subjects) + len(config.metadata)
+
+
+def cluster_info(js: JetStream, stream: Stream) -> Json:
+    """Return the member `cluster` of the description of a stream."""
+    return stream.member.cluster_info() if stream.member else js.cluster_info
 
 
 def stream_info(

@@ -150,21 +150,25 @@ class JSAccount:
         return StreamProposal(config, created)
 
     async def apply_add_stream(self, proposal: StreamProposal) -> bool:
-        """Make a stream unless it exists; return whether it was made. Raises ApiError."""
+        """Make a stream unless it exists; return whether to advise of it. Raises ApiError."""
         if proposal.config.name in self.streams:
             return False
-        await self._create_stream(proposal.config, proposal.created)
-        return True
+        await self._create_stream(proposal.config, proposal.created, replicated=proposal.replicated)
+        return not proposal.replicated  # its leader advises of it
 
-    async def recover_stream(self, config: StreamConfig, created: int) -> Stream:
+    async def recover_stream(self, config: StreamConfig, created: int, *, replicated: bool = False) -> Stream:
         """Make a stream that was found on the disk; the caller completes it (Stream.create).
 
         The account's limits do not refuse it. Raises ApiError.
         """
+        if config.num_replicas > 1 and not replicated:
+            raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
         proposal = self._proposal(await self.checks.check_stream(config, recovering=True), created)
         if there := self.streams.get(proposal.config.name):
             return there
-        stream = await self._create_stream(proposal.config, proposal.created, recovering=True)
+        stream = await self._create_stream(
+            proposal.config, proposal.created, recovering=True, replicated=replicated
+        )
         self.shared.advisories.stream_action(self.account, stream.name, "create")
         return stream
 
@@ -194,17 +198,26 @@ class JSAccount:
             raise
 
     async def _create_stream(
-        self, cfg: StreamConfig, created: int, *, recovering: bool = False, store: MsgStore | None = None
+        self,
+        cfg: StreamConfig,
+        created: int,
+        *,
+        recovering: bool = False,
+        replicated: bool = False,
+        store: MsgStore | None = None,
     ) -> Stream:
         """Make a stream from a checked configuration. Raises ApiError.
 
-        `recovering`: its messages are there already. `store`, if any, is its open store.
+        `recovering`: its messages are there already. `replicated`: see StreamProposal. `store`, if any,
+        is its open store.
         """
         _, tier = self.select_limits(cfg.num_replicas)
         reserved = max(cfg.max_bytes, 0)
         self._resources.reserve(cfg.storage, reserved)  # now: other accounts may reserve during the await
         try:
-            stream = await Stream.create(self, cfg, tier, created, recovering=recovering, store=store)
+            stream = await Stream.create(
+                self, cfg, tier, created, recovering=recovering, replicated=replicated, store=store
+            )
         except BaseException:
             self._resources.reserve(cfg.storage, -reserved)
             raise
@@ -285,6 +298,10 @@ class JSAccount:
         """
         if (forget := self.shared.forget_consumer) and isinstance(proposal, ConsumerDeleteProposal):
             forget(self.name, proposal.stream, proposal.name, proposal.created)
+        if isinstance(proposal, PurgeProposal | MessageDeleteProposal):
+            member = self.stream(proposal.stream).member
+            agreed: Result = await (member.propose(proposal) if member else self.apply(proposal))
+            return agreed
         result: Result = await self.apply(proposal)
         return result
 
@@ -300,10 +317,12 @@ class JSAccount:
                 advisories.stream_action(account, config.name, "create")
             case StreamUpdateProposal(config):
                 await self.apply_update_stream(proposal)
-                advisories.stream_action(account, config.name, "modify")
+                if self.stream(config.name).leads:
+                    advisories.stream_action(account, config.name, "modify")
             case StreamDeleteProposal(name):
                 consumers = list(self.streams[name].consumers) if name in self.streams else []
-                if await self.apply_delete_stream(proposal):
+                leads = name in self.streams and self.streams[name].leads
+                if await self.apply_delete_stream(proposal) and leads:
                     for consumer in consumers:
                         advisories.consumer_action(account, name, consumer, "delete")
                     advisories.stream_action(account, name, "delete")

@@ -28,6 +28,8 @@ class StreamProposal(Proposal[None]):
     config: StreamConfig
     created: int
     """In ns since 1970. The identity of the stream comes from it."""
+    replicated: bool = False
+    """The caller gives it a Membership: it stores what its group commits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,9 +71,11 @@ async def recover(jsa: JSAccount) -> None:
 
 
 async def recover_assigned(
-    jsa: JSAccount, name: str, created: int, consumers: Container[str]
+    jsa: JSAccount, name: str, created: int, consumers: Container[str], *, replicated: bool
 ) -> Stream | None:
     """Recover a stream that is assigned to this server, with its `consumers`; None: make a new one.
+
+    A `replicated` one stores nothing yet.
 
     `created` is when it was made: another one of that name, and consumers that are not assigned, have been
     deleted while this server was away. Raises ApiError.
@@ -89,7 +91,7 @@ async def recover_assigned(
         log.warn(f"  Another stream '{jsa.name} > {name}' is on the disk: it is moved to \"{aside}\"")
         await asyncio.to_thread(directory.rename, aside)
         return None
-    await _recover_stream(jsa, directory, log)
+    await _recover_stream(jsa, directory, log, replicated=replicated)
     stream = jsa.streams.get(name)
     if stream is None:
         raise errors.STREAM_CREATE(err="the stream cannot be recovered")
@@ -97,7 +99,8 @@ async def recover_assigned(
         return stream
     for consumer in [each for each in stream.consumers.values() if each.name not in consumers]:
         await stream.apply_delete_consumer(consumer.check_deletion())
-    await stream.origins.start()
+    if not replicated:
+        await stream.origins.start()
     return stream
 
 
@@ -136,7 +139,7 @@ def _set_aside(jsa: JSAccount, name: str, exc: Exception, log: Logger) -> None:
         stream.go_offline("stopped - it cannot be recovered")
 
 
-async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger) -> None:
+async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger, *, replicated: bool = False) -> None:
     try:
         # In a thread, so that the monitoring pages are answered meanwhile.
         meta = await asyncio.to_thread(read_stream_meta, directory, jsa.shared.keys, jsa.name)
@@ -158,7 +161,7 @@ async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger) -> None:
     log.notice(f"  Starting restore for stream {where}")
     start = time.monotonic_ns()
     try:
-        stream = await jsa.recover_stream(repaired, created)
+        stream = await jsa.recover_stream(repaired, created, replicated=replicated)
     except ApiError as exc:
         log.warn(f"  Error recreating stream {quote(config.name)}: {exc}")
         return
@@ -168,7 +171,8 @@ async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger) -> None:
     _recover_consumers(stream, directory / CONSUMERS, log)
     if stream.offline_reason:
         return
-    stream.subscribe()
+    if not replicated:
+        stream.subscribe()
     await stream.forget_acknowledged()
 
 

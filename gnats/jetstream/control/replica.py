@@ -52,8 +52,8 @@ class Owner(Protocol):
     def stopped(self, why: str) -> None:
         """The replica has stopped, and does not go on before a restart."""
 
-    async def carry_out(self, change: bytes) -> None:
-        """Carry out a deletion or a purge."""
+    async def carry_out(self, index: int, change: bytes) -> None:
+        """Carry out a deletion or a purge. Raises ValueError for a change that cannot be read."""
 
 
 class _StreamGroup(RaftGroup):
@@ -149,7 +149,11 @@ class Replica:
         """Carry out a change that comes between messages."""
 
         async def carry_out() -> None:
-            await self.owner.carry_out(data)
+            try:
+                await self.owner.carry_out(index, data)
+            except ValueError as exc:
+                self.owner.stopped(str(exc))
+                return
             self._resume(index)
 
         self._spawn(carry_out())

@@ -57,6 +57,7 @@ from gnats.store.store import StoreFailure
 from gnats.store.times.zones import has_database
 
 if TYPE_CHECKING:
+    from gnats.jetstream.control.membership import Membership
     from gnats.jetstream.control.shared import StreamAccount
     from gnats.jetstream.disk.encryption import Seal
     from gnats.store.store import MsgStore
@@ -95,6 +96,14 @@ class Stream:
         self._undo: Undo | None = None
         self._native: NativeStream | None = None
         self._store: MsgStore | None = None
+        self.replicated = False
+        self.member: Membership | None = None
+        """Its place in its group; None: it has none, and this server decides alone."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this server answers for the stream."""
+        return self.member.leads if self.member else not self.replicated
 
     @property
     def name(self) -> str:
@@ -145,15 +154,18 @@ class Stream:
         created: int,
         *,
         recovering: bool,
+        replicated: bool = False,
         store: MsgStore | None = None,
     ) -> Stream:
         """Make a stream and subscribe it; `store`, if given, is its open store.
 
         Raises ApiError, after removing all that it has made. When `recovering`, the caller subscribes it once
         its consumers have been recovered, because without them it may drop messages that they want, and
-        starts the origins once all streams have been recovered.
+        starts the origins once all streams have been recovered. A `replicated` one is subscribed when this
+        server leads its group.
         """
         stream = cls(jsa, config, tier, created)
+        stream.replicated = replicated
         try:
             await stream._begin(recovering=recovering, store=store)
         except Exception:
@@ -194,7 +206,7 @@ class Stream:
                 await in_thread(lambda: update_store(store, config))
             except StoreFailure as exc:
                 raise errors.STREAM_STORE_FAILED(err=exc) from exc
-        if not recovering:
+        if not recovering and not self.replicated:
             self.subscribe()
             await self.origins.start()
         self._undo = None
@@ -233,7 +245,8 @@ class Stream:
         if config.allow_msg_schedules and not has_database():
             where = f"stream '{self.jsa.name} > {self.name}'"
             self._log.warn(f"No time zone database: {where} refuses schedules with time zones")
-        self.native.configure(config, sync_always=is_synced(self.jsa, config))
+        # What a group commits is synced in its log, and in the store before it leaves that.
+        self.native.configure(config, sync_always=is_synced(self.jsa, config) and not self.replicated)
 
     @property
     def sync_always(self) -> bool:
@@ -381,6 +394,8 @@ class Stream:
     async def stop(self) -> None:
         """Stop the stream and its consumers, and write their state. Stored data stays."""
         await self.origins.wind_down()
+        if self.member:
+            await self.member.close()
         for consumer in list(self.consumers.values()):
             consumer.stop()
         sources = self.origins.state() if self._store is not None else None
@@ -414,6 +429,8 @@ class Stream:
         self.consumers.clear()
         self._direct = self._sourcing = 0
         self.origins.stop()
+        if self.member:
+            await self.member.close()
         store, self._store = self._store, None
         self._close_native()
         self._native = None
@@ -425,6 +442,11 @@ class Stream:
         if self.config.storage == FILE and self.directory.is_dir():
             try:
                 await asyncio.to_thread(remove_directory, self.directory, sync=self.sync_always)
+            except OSError as exc:
+                raise errors.STREAM_DELETE(err=os_error(exc)) from exc
+        if self.member:
+            try:
+                await self.member.remove()
             except OSError as exc:
                 raise errors.STREAM_DELETE(err=os_error(exc)) from exc
 

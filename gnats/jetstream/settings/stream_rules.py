@@ -487,7 +487,7 @@ def check_stream_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     """
     if new.name != old.name:
         raise invalid_config("stream configuration name must match original")
-    if new.num_replicas > 1:
+    if new.num_replicas > 1 and new.num_replicas != old.num_replicas:
         raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
     if new.storage != old.storage:
         raise invalid_config("stream configuration update can not change storage type")

@@ -67,6 +67,7 @@ cdef void link_begin(Link *link) noexcept nogil:
 cdef void link_end(Link *link) noexcept nogil:
     if not link.begun:
         return
+    link.begun = 0   # the registry may be gone when this is called again
     (<AccountRegistry> link.registry).remove_sink(&link.sink)   # nobody else touches the followers from here on
     end_followers(link.unwalked)
     end_followers(link.followers)

@@ -18,7 +18,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from gnats.core.internal cimport InternalSubscriber
 from gnats.core.messages.message cimport MessageHandler
 from gnats.core.net.pollstate cimport PollState
-from gnats.includes.pthread cimport pthread_mutex_t
+from gnats.includes.pthread cimport pthread_cond_t, pthread_mutex_t
 from gnats.jetstream.engine.barrier cimport JsPoller, StreamBase
 from gnats.jetstream.engine.engine cimport Engine, JsTimer
 from gnats.raft.files cimport RaftFiles
@@ -74,6 +74,8 @@ cdef struct Inbox:          # a subject of this member
 
 cdef class RaftNode(StreamBase):
     cdef pthread_mutex_t lock
+    cdef pthread_cond_t left         # `outside` is 0 again
+    cdef uint32_t outside            # threads that use the files without the lock
     cdef const RaftMachine *machine  # NULL: take() returns the entries
     cdef void *machine_owner         # borrowed
     cdef bint held                   # the machine waits: begin() or resume() has it go on
@@ -120,6 +122,9 @@ cdef class RaftNode(StreamBase):
     cdef Applied *cut_queue(self) noexcept nogil
     cdef void append(self, Applied *a) noexcept nogil
     cdef void release(self) noexcept
+    # Begin and end to use the files without the lock, which is held for it. False: they are being closed.
+    cdef bint go_outside(self) noexcept nogil
+    cdef void come_back(self) noexcept nogil
     cdef void enter(self, PollState *ps) noexcept nogil
     cdef void leave(self) noexcept nogil
     cdef void note(self, uint32_t kind, uint64_t index, uint32_t entries, const char *data, size_t n) noexcept nogil

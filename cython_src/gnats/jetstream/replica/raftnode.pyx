@@ -21,6 +21,10 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.atomics cimport exchange8
 from gnats.includes.pthread cimport (
+    pthread_cond_broadcast,
+    pthread_cond_destroy,
+    pthread_cond_init,
+    pthread_cond_wait,
     pthread_mutex_destroy,
     pthread_mutex_init,
     pthread_mutex_lock,
@@ -106,6 +110,7 @@ cdef class RaftNode(StreamBase):
         if len(peer) != PEER_SIZE:
             raise ValueError(f"{peer!r} is not the name of a peer: it has not {PEER_SIZE} bytes")
         pthread_mutex_init(&self.lock, NULL)
+        pthread_cond_init(&self.left, NULL)
         self.engine = engine
         self.account = account
         self.files = files
@@ -143,6 +148,7 @@ cdef class RaftNode(StreamBase):
         raft_free(&self.raft)
         drop_applied(self.first_applied)
         pthread_mutex_destroy(&self.lock)
+        pthread_cond_destroy(&self.left)
 
     def __repr__(self) -> str:
         return f"<RaftNode {self.group!r}>"
@@ -213,11 +219,24 @@ cdef class RaftNode(StreamBase):
             pthread_mutex_lock(&self.lock)
             self.closed = True
             self.begun = False
+            while self.outside:
+                pthread_cond_wait(&self.left, &self.lock)
             pthread_mutex_unlock(&self.lock)
         self.engine.arm(&self.timer, 0)
         self.release()
         self.engine.bury(self)
         self.files.close()
+
+    cdef bint go_outside(self) noexcept nogil:
+        if self.closed:
+            return False
+        self.outside += 1
+        return True
+
+    cdef void come_back(self) noexcept nogil:
+        self.outside -= 1
+        if self.outside == 0:
+            pthread_cond_broadcast(&self.left)
 
     # -- for its owner -----------------------------------------------------------------------------------------------
 
@@ -351,11 +370,12 @@ cdef class RaftNode(StreamBase):
         snapshot.data.n = len(data)
         with nogil:
             pthread_mutex_lock(&self.lock)
-            done = raft_begin_snapshot(&self.raft, index, &snapshot)
+            done = not self.closed and raft_begin_snapshot(&self.raft, index, &snapshot) and self.go_outside()
             pthread_mutex_unlock(&self.lock)
             if done:
                 done = self.files.write_snapshot(&snapshot, temporary) == 0
                 pthread_mutex_lock(&self.lock)
+                self.come_back()
                 if not done:
                     fail(&self.raft, RAFT_STORE)
                 elif self.closed or self.raft.failure or index <= self.raft.snapshot_index:
@@ -566,6 +586,9 @@ cdef class RaftNode(StreamBase):
         cdef bint votes, logs
         cdef int rc = 0
         pthread_mutex_lock(&self.lock)
+        if not self.go_outside():
+            pthread_mutex_unlock(&self.lock)
+            return 0
         term, vote, flushed, cuts = self.raft.term, self.raft.vote, self.flushed, self.cuts
         votes = self.vote_waits
         logs = self.sync_always and flushed > self.synced_to
@@ -575,6 +598,7 @@ cdef class RaftNode(StreamBase):
         if votes and rc == 0:
             rc = self.files.save_vote(term, vote)
         pthread_mutex_lock(&self.lock)
+        self.come_back()
         if rc:
             self.sync_failed = True
         else:

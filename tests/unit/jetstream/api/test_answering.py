@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -90,11 +90,18 @@ class Asked:
     jsa: object = None
     delay: float = 0.0
     account: Any = field(default_factory=lambda: Account("A"))
+    js: Any = field(default_factory=lambda: NoStreams())
 
 
 @dataclass
 class Account:
     name: str
+
+
+class NoStreams:
+    """JetStream of a server that takes part in no group of a stream."""
+
+    accounts: ClassVar[dict[str, object]] = {}
 
 
 class World:

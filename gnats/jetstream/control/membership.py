@@ -1,0 +1,227 @@
+"""A replicated stream at a server: who leads its group, and changes that the group decides."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnats.go.json import Json
+from gnats.go.text import rfc3339
+from gnats.jetstream import errors
+from gnats.jetstream.cluster.cluster_info import known_peers, replicas
+from gnats.jetstream.control.proposals import MessageDeleteProposal, PurgeProposal
+from gnats.jetstream.control.replica import Replica
+from gnats.jetstream.errors import ApiError
+from gnats.jetstream.settings.config import FILE, LIMITS
+from gnats.nkeys.identity import random_name
+from gnats.store.store import StoreFailure
+
+if TYPE_CHECKING:
+    from gnats.accounts.account import Account
+    from gnats.jetstream.cluster.entries import RaftGroup, StreamAssignment
+    from gnats.jetstream.cluster.nodes import Nodes
+    from gnats.jetstream.control.streams import Stream
+    from gnats.jetstream.settings.config import StreamConfig
+
+
+def unreplicable(config: StreamConfig) -> str:
+    """Return why a stream cannot have several replicas yet; "": it can."""
+    if config.mirror or config.sources:
+        what = "mirrors and sources"
+    elif config.retention != LIMITS:
+        what = "interest and work queue retention"
+    elif config.storage != FILE:
+        what = "streams in memory"
+    elif config.allow_batched or config.allow_msg_schedules or config.subject_delete_marker_ttl:
+        what = "fast batches, schedules and delete markers"
+    else:
+        return ""
+    return f"stopped - replicas > 1 of {what} are not supported by this server"
+
+
+PURGE, DELETE = 5, 6
+"""The first byte of an entry (entryOp in nats-server)."""
+_NAME_LEN = 8
+
+
+class Membership:
+    """A stream's place in its group. Used from the loop's thread only. open() it."""
+
+    def __init__(self, stream: Stream, assignment: StreamAssignment, nodes: Nodes, system: Account) -> None:
+        shared = stream.jsa.shared
+        self.stream = stream
+        self.group: RaftGroup = assignment.group
+        self.nodes = nodes
+        self.failure = ""
+        self.on_lead: Callable[[], None] | None = None
+        """Called once, when this server leads: the requester of the stream is answered."""
+        self._directory = Path(shared.config.store_dir, system.name, "_js_", self.group.name)
+        self._system = system
+        self._asked: dict[str, asyncio.Future[Any]] = {}
+        self._replica = Replica(shared, system, stream.native, stream.store, self, assignment.sync)
+        self._recovered = 0
+        """The last record of the log that was there at the start."""
+
+    @property
+    def leads(self) -> bool:
+        return self._replica.leads
+
+    @property
+    def leaderless(self) -> bool:
+        """Whether no server leads, as far as this one knows."""
+        return not self._replica.group.led.is_set()
+
+    @property
+    def _where(self) -> str:
+        return f"'{self.stream.jsa.name} > {self.stream.name}'"
+
+    async def open(self) -> None:
+        """Join the group. Raises OSError, FilesError, MemoryError."""
+        is_new = not (self._directory / "peers.idx").exists()
+        peers = [peer.encode() for peer in self.group.peers]
+        await self._replica.open(self.group.name, self.nodes.peer.encode(), lambda: (len(peers), peers))
+        node = self._replica.group.node
+        self._recovered = node.state()["pindex"]
+        self._replica.begin(recovering=not is_new)
+        if is_new and self.group.preferred in ("", self.nodes.peer):
+            node.campaign()
+
+    # -- the group's -----------------------------------------------------------------------------------------
+
+    def lead(self, term: int) -> None:
+        """Store what is published from now on."""
+        stream, shared = self.stream, self.stream.jsa.shared
+        stream.subscribe()
+        shared.log.notice(f"JetStream cluster new stream leader for {self._where}")
+        peers = known_peers(self.nodes, self._replica.group.node.state())
+        shared.advisories.stream_leader_elected(
+            stream.jsa.account, stream.name, self.nodes.name_of(self.nodes.peer), peers
+        )
+        if on_lead := self.on_lead:
+            self.on_lead = None
+            on_lead()
+
+    def follow(self) -> None:
+        """Leave it to another server."""
+        self.stream.native.unsubscribe()
+        self._fail_asked()
+
+    def leader_changed(self, leader: str) -> None:
+        """Who leads is asked for when it is needed."""
+
+    def stopped(self, why: str) -> None:
+        self.failure = why
+        self.stream.native.unsubscribe()
+        self.stream.jsa.shared.log.error(
+            f"JetStream cluster stopped the replica of stream {self._where}: {why}"
+        )
+
+    def step_down(self, preferred: str = "") -> bool:
+        """Let another server lead. False: this one did not."""
+        return self._replica.group.node.step_down(preferred.encode())
+
+    # -- changes ---------------------------------------------------------------------------------------------
+
+    async def propose(self, proposal: PurgeProposal | MessageDeleteProposal) -> Any:
+        """Have all servers carry out a change; return its result here. Raises ApiError."""
+        key = f"$JSC.R.{random_name(_NAME_LEN)}"
+        members: dict[str, Any] = {"stream": self.stream.name}
+        if isinstance(proposal, MessageDeleteProposal):
+            op = DELETE
+            members |= {"seq": proposal.seq} | ({} if proposal.erase else {"no_erase": True})
+        else:
+            op = PURGE
+            asked = {"seq": proposal.seq, "filter": proposal.subject, "keep": proposal.keep}
+            request = {name: value for name, value in asked.items() if value}
+            last = self.stream.store.state().last_seq + self._replica.log.waiting
+            members |= {"last_seq": last} | ({"request": request} if request else {})
+        members |= {"subject": "", "reply": key}
+        done = self._asked[key] = asyncio.get_running_loop().create_future()
+        try:
+            if not self._replica.group.node.propose(bytes([op]) + json.dumps(members).encode()):
+                raise errors.CLUSTER_NOT_LEADER()
+            return await done
+        finally:
+            self._asked.pop(key, None)
+
+    async def carry_out(self, index: int, change: bytes) -> None:
+        """Carry out a change, and tell who has asked for it here. Raises ValueError for an unknown one."""
+        members = json.loads(change[1:])
+        if not isinstance(members, dict):
+            raise ValueError("a change is no JSON object")
+        proposal = self._proposal(change[0], members, index)
+        asked = self._asked.get(str(members.get("reply", "")))
+        try:
+            result: Any = 0
+            if isinstance(proposal, PurgeProposal):
+                result = await self.stream.apply_purge(proposal)
+            elif proposal:
+                result = self.stream.apply_delete_message(proposal)
+        except ApiError as exc:
+            if asked and not asked.done():
+                asked.set_exception(exc)
+        else:
+            if asked and not asked.done():
+                asked.set_result(result)
+
+    def _proposal(
+        self, op: int, members: Mapping[str, Any], index: int
+    ) -> PurgeProposal | MessageDeleteProposal | None:
+        """Read a change; None: there is nothing to do. Raises ValueError."""
+        name = self.stream.name
+        try:
+            if op == DELETE:
+                return MessageDeleteProposal(name, int(members["seq"]), not members.get("no_erase", False))
+            if op != PURGE:
+                raise ValueError(f"a change of an unknown kind, {op}")
+            request = members.get("request") or {}
+            seq, keep = int(request.get("seq", 0)), int(request.get("keep", 0))
+            if not seq and not keep:
+                seq = int(members["last_seq"]) + 1  # what was stored later stays when this is done again
+            elif not seq and index <= self._recovered:
+                return None  # what it kept then is not known any more
+            return PurgeProposal(name, str(request.get("filter", "")), seq, keep)
+        except (KeyError, TypeError, AttributeError) as exc:
+            raise ValueError(f"a change that cannot be read: {exc!r}") from None
+
+    # -- descriptions ----------------------------------------------------------------------------------------
+
+    def cluster_info(self) -> Json:
+        """Describe the group (ClusterInfo)."""
+        group = self._replica.group
+        state = group.node.state()
+        info: Json = {"name": self.nodes.cluster_of(self.nodes.peer), "raft_group": self.group.name}
+        if leader := self.nodes.name_of(group.node.leader.decode(errors="replace")):
+            info["leader"] = leader
+        if group.leader_since is not None:
+            info["leader_since"] = rfc3339(group.leader_since)
+        info |= {"system_account": True, "traffic_account": self._system.name}
+        if others := replicas(self.nodes, state):
+            info["replicas"] = others
+        return info
+
+    # -- its end ---------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Leave the group for now. Idempotent; logs errors."""
+        self._fail_asked()
+        try:
+            await self._replica.close()
+        except (StoreFailure, OSError) as exc:
+            self.stream.jsa.shared.log.error(f"Error closing the group of stream {self._where}: {exc}")
+
+    def _fail_asked(self) -> None:
+        """Fail whoever waits for a change."""
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(errors.CLUSTER_NOT_LEADER())
+        self._asked.clear()
+
+    async def remove(self) -> None:
+        """Remove the files of the group, after close(). Raises OSError."""
+        if self._directory.exists():
+            await asyncio.to_thread(shutil.rmtree, self._directory)
