@@ -21,9 +21,11 @@ from gnats.runtime.paced import Paced
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
     from gnats.accounts.internal_clients import InternalClients
+    from gnats.go.json import Json
+    from gnats.jetstream.cluster.entries import RaftGroup
     from gnats.jetstream.consumer.consumer import Consumer as NativeConsumer
     from gnats.jetstream.control.advisories import Advisories
-    from gnats.jetstream.control.proposals import Proposal, Result
+    from gnats.jetstream.control.proposals import MessageDeleteProposal, Proposal, PurgeProposal, Result
     from gnats.jetstream.engine.engine import Engine
     from gnats.jetstream.replica.raftnode import RaftNode
     from gnats.log.logger import Logger
@@ -149,6 +151,35 @@ class Shared:
         """Pass an event to the owner of its native object. Events of unregistered ones are dropped."""
         if owner := self._owners.get(id(native)):
             owner.on_event(what, number, data if isinstance(data, bytes) else b"")
+
+
+class Member(Protocol):
+    """A stream's place in its Raft group: a Membership."""
+
+    group: RaftGroup
+
+    @property
+    def leads(self) -> bool:
+        """Whether this server leads the stream."""
+
+    @property
+    def leaderless(self) -> bool:
+        """Whether no server leads it, as far as this one knows."""
+
+    def step_down(self, preferred: str = "") -> bool:
+        """Let another server lead. False: this one did not."""
+
+    async def propose(self, proposal: PurgeProposal | MessageDeleteProposal) -> Any:
+        """Have all servers carry out a change; return its result here. Raises ApiError."""
+
+    def cluster_info(self) -> Json:
+        """Describe the group (ClusterInfo)."""
+
+    async def close(self) -> None:
+        """Leave the group for now."""
+
+    async def remove(self) -> None:
+        """Remove the files of the group. Raises OSError."""
 
 
 class StreamAccount(Protocol):

@@ -57,8 +57,7 @@ from gnats.store.store import StoreFailure
 from gnats.store.times.zones import has_database
 
 if TYPE_CHECKING:
-    from gnats.jetstream.control.membership import Membership
-    from gnats.jetstream.control.shared import StreamAccount
+    from gnats.jetstream.control.shared import Member, StreamAccount
     from gnats.jetstream.disk.encryption import Seal
     from gnats.store.store import MsgStore
 StoredMessage = tuple[bytes, int, bytes, bytes, int]
@@ -97,7 +96,7 @@ class Stream:
         self._native: NativeStream | None = None
         self._store: MsgStore | None = None
         self.replicated = False
-        self.member: Membership | None = None
+        self.member: Member | None = None
         """Its place in its group; None: it has none, and this server decides alone."""
 
     @property
