@@ -1,6 +1,6 @@
 """The errors that pollers reply with; see errors.pxd."""
 
-cdef PublishError[44] _errors = [
+cdef PublishError[45] _errors = [
     PublishError(ERR_ACCOUNT_RESOURCES, 400, b"resource limits exceeded for account"),
     PublishError(ERR_INSUFFICIENT_RESOURCES, 503, b"insufficient resources"),
     PublishError(ERR_MESSAGE_EXCEEDS_MAXIMUM, 400, b"message size exceeds maximum allowed"),
@@ -11,6 +11,7 @@ cdef PublishError[44] _errors = [
     PublishError(ERR_HEADER_EXCEEDS_MAXIMUM, 400, b"header size exceeds maximum allowed of 64k"),
     PublishError(ERR_SEALED, 400, b"invalid operation on sealed stream"),
     PublishError(ERR_ROLLUP_FAILED, 500, b""),
+    PublishError(ERR_DUPLICATE_CONFLICT, 409, b"duplicate message id is in process"),
     PublishError(ERR_WRONG_LAST_SEQUENCE_CONSTANT, 400, b"wrong last sequence"),
     PublishError(ERR_TTL_INVALID, 400, b"invalid per-message TTL"),
     PublishError(ERR_TTL_DISABLED, 400, b"per-message TTL is disabled"),

@@ -15,9 +15,10 @@ from gnats.jetstream.engine.barrier cimport JsPoller, js_poller_of
 from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.publish.checks cimport check_message
 from gnats.jetstream.publish.entries cimport make_entry
+from gnats.jetstream.publish.errors cimport ERR_DUPLICATE_CONFLICT
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, own_header, transform_subject
 from gnats.jetstream.publish.puback cimport respond_duplicate
-from gnats.jetstream.publish.refusal cimport ANSWER, Refusal, answer_refused
+from gnats.jetstream.publish.refusal cimport ANSWER, Refusal, answer_refused, refuse
 from gnats.jetstream.state.entry cimport (
     ALONE,
     MSG_DUPLICATE,
@@ -142,5 +143,9 @@ cdef Outcome store_inbound(StreamCore s, JsPoller *jp, Inbound *m) noexcept nogi
     elif outcome == MSG_DUPLICATE:
         if unlikely(m.trace != NULL):
             trace_jetstream_error(m.trace, TRACE_DUPLICATE, NULL, 0)
-        respond_duplicate(s, jp, &m.reply, r.last)
+        if r.last == 0:   # the one before is in flight
+            refuse(&r, ERR_DUPLICATE_CONFLICT)
+            answer_refused(s, jp, NULL, &m.reply, &r, ANSWER, 0)
+        else:
+            respond_duplicate(s, jp, &m.reply, r.last)
     return outcome
