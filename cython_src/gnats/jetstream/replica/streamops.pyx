@@ -20,8 +20,12 @@ cdef size_t stream_msg_room(const StreamMsgOp *m) noexcept nogil:
     return (1 + 2 + m.batch.n + MAX_VARINT + 1 + SHORTEST + m.subject.n + m.reply.n + m.hdr.n + m.msg.n + MAX_VARINT)
 
 
+cdef inline char *put_slice(char *to, const Slice *s) noexcept nogil:
+    return put(to, s.p, s.n) if s.n else to   # memcpy must not be given NULL
+
+
 cdef inline char *put_counted(char *to, const Slice *s) noexcept nogil:
-    return put(put16(to, <uint16_t> s.n), s.p, s.n)
+    return put_slice(put16(to, <uint16_t> s.n), s)
 
 
 cdef size_t put_stream_msg(char *to, const StreamMsgOp *m) noexcept nogil:
@@ -34,7 +38,7 @@ cdef size_t put_stream_msg(char *to, const StreamMsgOp *m) noexcept nogil:
     op[0] = STREAM_MSG_OP
     end = put64(put64(op + 1, m.seq), <uint64_t> m.ts)
     end = put_counted(put_counted(put_counted(end, &m.subject), &m.reply), &m.hdr)
-    end = put(put32(end, <uint32_t> m.msg.n), m.msg.p, m.msg.n)
+    end = put_slice(put32(end, <uint32_t> m.msg.n), &m.msg)
     end = <char *> put_uvarint(<uint8_t *> end, SOURCED if m.sourced else 0)
     if m.subject.n + m.reply.n + m.hdr.n + m.msg.n > COMPRESS_OVER:
         end = compress(op, end)
