@@ -79,7 +79,8 @@ cdef class Catchup(StreamBase):
             return
         self.ended = True
         self.why_n = min(n, sizeof(self.why))
-        memcpy(self.why, why, self.why_n)
+        if n:
+            memcpy(self.why, why, self.why_n)
         self.client.inbox.post_data(EV_JETSTREAM, <void *> self, &self.client.inbox.own, what, 0, NULL, 0)
 
     def close(self) -> None:
