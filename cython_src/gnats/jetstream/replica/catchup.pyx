@@ -1,7 +1,7 @@
 """Messages for a replica that a snapshot has put behind; see catchup.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc, strtoull
 from libc.string cimport memcpy, memset, strlen, strstr

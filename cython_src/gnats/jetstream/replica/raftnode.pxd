@@ -114,7 +114,7 @@ cdef class RaftNode(StreamBase):
     cdef void set_machine(self, const RaftMachine *machine, void *owner) noexcept
     # For RaftMachine.collect(). False: this server does not lead any more.
     cdef bint propose_entry(self, const char *data, size_t n) noexcept nogil
-    # Have the machine carry out a record. Return what Python has to do first, and the rest of the record; NULL: nothing.
+    # Have the machine carry out a record. Return what Python has to do first, and the rest of the record; or NULL.
     cdef Applied *carry_out(self, uint64_t index, const char *entries, size_t n) noexcept nogil
     # Have the machine carry out what waits in the queue, up to what is Python's.
     cdef void go_on(self) noexcept nogil

@@ -318,8 +318,8 @@ cdef class RaftNode(StreamBase):
 
         The value is a list of (EntryType, data), the data of a snapshot or of an entry, the name of a leader, or None.
         After a restart it is returned again, even if nobody else can be reached. Nothing is returned when the group has
-        failed. A machine's entries are not returned, but for those that it hands on; when the last one is APPLIED_CHANGE
-        or APPLIED_SNAPSHOT, carry it out and call resume().
+        failed. A machine hands on some entries alone; when the last one is APPLIED_CHANGE or APPLIED_SNAPSHOT, carry it
+        out and call resume().
         """
         cdef Applied *first
         cdef Applied *at
@@ -349,8 +349,8 @@ cdef class RaftNode(StreamBase):
                 elif at.kind == APPLIED_LEADER:
                     found.append((APPLIED_LEADER, 0, name_of(at.index)))
                 else:
-                    found.append(
-                        (at.kind, at.index, at.data[:at.n] if at.kind in (APPLIED_SNAPSHOT, APPLIED_CHANGE) else None))
+                    has_data = at.kind in (APPLIED_SNAPSHOT, APPLIED_CHANGE)
+                    found.append((at.kind, at.index, at.data[:at.n] if has_data else None))
                 at = at.next
         finally:
             drop_applied(first)

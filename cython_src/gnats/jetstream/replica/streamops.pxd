@@ -1,7 +1,7 @@
 """Entries of a stream's Raft group, in nats-server's layouts (jetstream_cluster.go). Numbers are little endian.
 
-    message          u8 STREAM_MSG_OP, then: u64 seq, i64 ts, u16 n, subject, u16 n, reply, u16 n, header, u32 n, payload,
-                     uvarint flags
+    message          u8 STREAM_MSG_OP, then: u64 seq, i64 ts, u16 n, subject, u16 n, reply, u16 n, header,
+                     u32 n, payload, uvarint flags
     compressed one   u8 COMPRESSED_STREAM_MSG_OP, and all after the first byte as one S2 block
     of a batch       u8 BATCH_MSG_OP, of its last message BATCH_COMMIT_MSG_OP, u16 n, id of the batch, uvarint number in
                      the batch, and one of the two above

@@ -2,7 +2,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from gnats.codec.s2 cimport s2_bound, s2_decode_block, s2_encode_block
 from gnats.core.runtime.slice cimport Slice

@@ -1,6 +1,6 @@
 """The log of a replicated stream; see streamreplica.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -11,7 +11,7 @@ from gnats.jetstream.engine.barrier cimport JsPoller, mark_dirty, stream_failed
 from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.publish.entries cimport entry_of_logged
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, stored_size, transform_subject
-from gnats.jetstream.publish.inflight cimport Staged, stage_hashes
+from gnats.jetstream.publish.inflight cimport stage_hashes
 from gnats.jetstream.replica.raftnode cimport CARRIED_OUT, HANDED_ON, NOT_CARRIED, Carried, RaftMachine, RaftNode
 from gnats.jetstream.replica.streamops cimport (
     BATCH_COMMIT_MSG_OP,
