@@ -7,6 +7,9 @@ MAX_LENGTH = 10
 class UvarintReader:
     """Reads numbers from `data`, starting at `at`."""
 
+    ended = "unexpected EOF"
+    """What a ValueError says when the data ends."""
+
     def __init__(self, data: bytes, at: int) -> None:
         self.data = data
         self.at = at
@@ -21,7 +24,16 @@ class UvarintReader:
                     break
                 self.at += i + 1
                 return value
-        raise ValueError("unexpected EOF")
+        raise ValueError(self.ended)
+
+    def counted(self) -> bytes:
+        """Read a number, and as many bytes behind it. Raises ValueError."""
+        size = self.number()
+        found = self.data[self.at : self.at + size]
+        if len(found) < size:
+            raise ValueError(self.ended)
+        self.at += size
+        return found
 
 
 def encode_uvarint(value: int) -> bytes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gnats.clock import Timer, call_later
 from gnats.jetstream.control.raftgroup import RaftGroup
-from gnats.jetstream.replica.catchup import CATCHUP_FAILED, CatchupReceiver, CatchupSender
+from gnats.jetstream.replica.catchup import CATCHUP_FAILED, Catchup, CatchupReceiver, CatchupSender
 from gnats.jetstream.replica.streamreplica import StreamReplica
 from gnats.jetstream.replica.streamstate import ReplicatedState, decode, encode
 from gnats.jetstream.threads import in_thread
@@ -316,13 +316,41 @@ class Replica:
             self.log.close()
 
 
-class _Sender:
+class _End:
+    """One end of a catch-up: it ends when no message has passed for SILENT seconds."""
+
+    def __init__(self, replica: Replica, native: Catchup) -> None:
+        self.replica = replica
+        self.native = native
+        replica.shared.register(native, self)
+        self._timer = call_later(SILENT, self._look)
+        self._seen = -1
+
+    def _look(self) -> None:
+        if self.native.messages == self._seen:
+            self._ended()
+            return
+        self._seen = self.native.messages
+        self._timer = call_later(SILENT, self._look)
+
+    def _ended(self) -> None:
+        raise NotImplementedError
+
+    def on_event(self, what: int, number: int, data: bytes) -> None:
+        self._ended()
+
+    def close(self) -> None:
+        self._timer.cancel()
+        self.replica.shared.unregister(self.native)
+        self.native.close()
+
+
+class _Sender(_End):
     """Sends messages to another replica."""
 
     def __init__(self, replica: Replica, to: bytes, first: int, last: int) -> None:
         shared = replica.shared
-        self.replica = replica
-        self.native = CatchupSender(
+        native = CatchupSender(
             shared.engine,
             replica.system,
             replica.stream,
@@ -332,61 +360,38 @@ class _Sender:
             first=first,
             last=last,
         )
+        super().__init__(replica, native)
         replica._senders.add(self)
-        shared.register(self.native, self)
-        self._timer = call_later(SILENT, self._look)
-        self._seen = -1
-        self.native.start()
-
-    def _look(self) -> None:
-        if self.native.messages == self._seen:
-            self.close()
-            return
-        self._seen = self.native.messages
-        self._timer = call_later(SILENT, self._look)
+        native.start()
 
     def on_event(self, what: int, number: int, data: bytes) -> None:
         if what == CATCHUP_FAILED:
             self.replica.shared.log.warn(
                 f"Catchup for stream '{self.replica.stream.name}' was aborted: {self.native.failure}"
             )
+        self._ended()
+
+    def _ended(self) -> None:
         self.close()
 
     def close(self) -> None:
-        self._timer.cancel()
-        self.replica.shared.unregister(self.native)
         self.replica._senders.discard(self)
-        self.native.close()
+        super().close()
 
 
-class _Receiver:
+class _Receiver(_End):
     """Stores messages that the leader sends."""
 
     def __init__(self, replica: Replica, inbox: bytes) -> None:
         shared = replica.shared
-        self.replica = replica
-        self.native = CatchupReceiver(
-            shared.engine, replica.system, replica.stream, cid=shared.clients.next_cid(), inbox=inbox
+        self._end = asyncio.Event()
+        cid = shared.clients.next_cid()
+        super().__init__(
+            replica, CatchupReceiver(shared.engine, replica.system, replica.stream, cid=cid, inbox=inbox)
         )
-        shared.register(self.native, self)
-        self._ended = asyncio.Event()
-        self._timer = call_later(SILENT, self._look)
-        self._seen = -1
 
-    def _look(self) -> None:
-        if self.native.messages == self._seen:
-            self._ended.set()
-            return
-        self._seen = self.native.messages
-        self._timer = call_later(SILENT, self._look)
-
-    def on_event(self, what: int, number: int, data: bytes) -> None:
-        self._ended.set()
+    def _ended(self) -> None:
+        self._end.set()
 
     async def wait(self) -> None:
-        await self._ended.wait()
-
-    def close(self) -> None:
-        self._timer.cancel()
-        self.replica.shared.unregister(self.native)
-        self.native.close()
+        await self._end.wait()

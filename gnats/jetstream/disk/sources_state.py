@@ -51,23 +51,13 @@ def decode(data: bytes) -> SourcesState:
         raise ValueError("short buffer")
     if data[0] != _MAGIC:
         raise ValueError("sources: encoded version not known")
-    reader = _Reader(data, _HEAD)
+    reader = UvarintReader(data, _HEAD)
     positions = {}
     for _ in range(int.from_bytes(data[1:9], "little")):
-        name = reader.text()
+        name = reader.counted().decode()
         seq = reader.number()
-        positions[name] = seq, reader.text()
+        positions[name] = seq, reader.counted().decode()
     return SourcesState(int.from_bytes(data[9:17], "little"), positions)
-
-
-class _Reader(UvarintReader):
-    def text(self) -> str:
-        size = self.number()
-        found = self.data[self.at : self.at + size]
-        if len(found) < size:
-            raise ValueError("unexpected EOF")
-        self.at += size
-        return found.decode()
 
 
 def read_sources_state(directory: Path, warn: Callable[[str], None]) -> SourcesState:

@@ -41,9 +41,6 @@ class CatchupSender(Catchup):
     ) -> None: ...
     def start(self) -> None:
         """Send the first messages."""
-    @property
-    def left(self) -> int:
-        """Sequences that are still to be sent."""
 
 class CatchupReceiver(Catchup):
     """Store the messages that come to `inbox` behind the last one of the stream.

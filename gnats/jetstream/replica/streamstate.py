@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gnats.go.uvarint import UvarintReader, encode_uvarint
 from gnats.store.index.seqset import SequenceSet
 
 MAGIC = 42
@@ -41,11 +42,10 @@ def encode(state: ReplicatedState) -> bytes:
     out = bytearray([MAGIC, PLAIN])
     deleted = sum(last - first + 1 for first, last in state.deleted)
     for number in (state.msgs, state.bytes, state.first_seq, state.last_seq, state.refused, deleted):
-        put_uvarint(out, number)
+        out += encode_uvarint(number)
     for first, last in state.deleted:
         out.append(RANGE)
-        put_uvarint(out, first)
-        put_uvarint(out, last - first + 1)
+        out += encode_uvarint(first) + encode_uvarint(last - first + 1)
     return bytes(out)
 
 
@@ -68,36 +68,11 @@ def decode(data: bytes) -> ReplicatedState:
     return ReplicatedState(msgs, size, first, last, refused, deleted.ranges(), sources)
 
 
-class Reader:
-    """Reads what comes next. Raises ValueError when it is not there."""
-
-    def __init__(self, data: bytes, at: int) -> None:
-        self.data = data
-        self.at = at
-
-    def byte(self) -> int:
-        if self.at == len(self.data):
-            raise ValueError("the state of the stream is cut")
-        self.at += 1
-        return self.data[self.at - 1]
-
-    def number(self) -> int:
-        value = shift = 0
-        while (byte := self.byte()) >= 0x80:
-            value |= (byte & 0x7F) << shift
-            shift += 7
-        value |= byte << shift
-        if value >> 64:
-            raise ValueError("a number has more than 64 bits")
-        return value
+class Reader(UvarintReader):
+    ended = "the state of the stream is cut"
 
     def text(self) -> str:
-        n = self.number()
-        found = self.data[self.at : self.at + n]
-        if len(found) < n:
-            raise ValueError("the state of the stream is cut")
-        self.at += n
-        return found.decode(errors="replace")
+        return self.counted().decode(errors="replace")
 
     def add_deleted(self, deleted: SequenceSet) -> None:
         """Add a range or a set of sequences."""
@@ -115,10 +90,3 @@ class Reader:
                 deleted.insert_range(first, last)
         else:
             raise ValueError("neither a range nor a set of sequences")
-
-
-def put_uvarint(out: bytearray, value: int) -> None:
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)

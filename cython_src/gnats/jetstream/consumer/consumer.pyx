@@ -9,8 +9,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from gnats.core.accounts.account cimport Account
-from gnats.core.accounts.subscriptions cimport add_native_sub, unsubscribe
-from gnats.core.messages.message cimport Message, NativeSub
+from gnats.core.accounts.subscriptions cimport unsubscribe
+from gnats.core.messages.message cimport MessageHandler
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.const cimport MAX_PAYLOAD_SIZE
 from gnats.core.subjects.sublist cimport Subscription
@@ -62,6 +62,7 @@ from gnats.jetstream.consumer.requests cimport WaitingRequest, waitq_free
 from gnats.jetstream.consumer.send_queue cimport outq_ended, outq_status
 from gnats.jetstream.consumer.skiplist cimport skip_free
 from gnats.jetstream.engine.consumerbase cimport ConsumerType
+from gnats.jetstream.engine.nativesubs cimport subscribe_native
 from gnats.jetstream.state.streamcore cimport INTEREST_POLICY, LIMITS_POLICY, StreamCore, remove_unneeded
 from gnats.store.format.codec cimport (
     ConsumerSnapshot,
@@ -240,12 +241,12 @@ cdef class Consumer(ConsumerState):
             mark_dirty(self)
         pthread_mutex_unlock(&self.lock)
         if self.cfg.ack_policy != POLICY_NONE and self.cfg.ack_policy != POLICY_FLOW_CONTROL:
-            subscribe_native(self, b"$JS.ACK." + names + b".*.*.*.*.*", on_ack)
-            subscribe_native(self, b"$JS.ACK." + v2 + b".*.*.*.*.>", on_ack)
-        subscribe_native(self, b"$JS.API.CONSUMER.MSG.NEXT." + names, on_request)
+            subscribe(self, b"$JS.ACK." + names + b".*.*.*.*.*", on_ack)
+            subscribe(self, b"$JS.ACK." + v2 + b".*.*.*.*.>", on_ack)
+        subscribe(self, b"$JS.API.CONSUMER.MSG.NEXT." + names, on_request)
         if self.cfg.flow_control:
-            subscribe_native(self, b"$JS.FC." + names + b".*", on_flow_control)
-            subscribe_native(self, b"$JS.FC." + v2 + b".*", on_flow_control)
+            subscribe(self, b"$JS.FC." + names + b".*", on_flow_control)
+            subscribe(self, b"$JS.FC." + v2 + b".*", on_flow_control)
         kick(self)
 
     def close(self, *, bint deleted=False) -> None:
@@ -603,19 +604,8 @@ cdef void note_interest(ConsumerState o, bint interest) noexcept nogil:
 
 # -- its stream --------------------------------------------------------------------------------------------------------
 
-cdef int subscribe_native(
-    ConsumerState o, bytes subject, bint (*fn)(void *ctx, const Message *m, const Subscription *s) noexcept nogil
-) except -1:
-    cdef NativeSub native
-    cdef Subscription *s
-    cdef int error = 0
-    native.ctx = <void *> o
-    native.fn = fn
-    s = add_native_sub(
-        o.stream.client, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, &native, &error)
-    if s == NULL:
-        raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
-    o.subs.append(<size_t> s)
+cdef int subscribe(ConsumerState o, bytes subject, MessageHandler fn) except -1:
+    o.subs.append(<size_t> subscribe_native(o.stream.client, subject, b"", <void *> o, fn))
     return 0
 
 

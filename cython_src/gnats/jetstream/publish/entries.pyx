@@ -45,10 +45,11 @@ cdef bint make_entry(StreamCore s, JsPoller *jp, Inbound *m, Part part, StreamEn
             return False
         if unlikely(m.ttl_invalid):
             return refuse(r, ERR_TTL_INVALID)
-        if 0 < m.ttl < s.cfg.marker_ttl and s.cfg.max_msgs_per != 1 and not raise_ttl(s, m):
+        if falls_short(s, m) and not raise_ttl(s, m):
             return refuse_without_memory(r)
     fill_entry(m, part, e)
-    e.ts = m.ts if m.seq else time_of_entry(s, jp)
+    if m.seq == 0:
+        e.ts = time_of_entry(s, jp)
     return True
 
 
@@ -56,7 +57,7 @@ cdef bint entry_of_logged(StreamCore s, Inbound *m, Part part, StreamEntry *e) n
     if header_set(&m.h, H_TTL):
         parse_message_ttl(m.h.values[H_TTL].p, m.h.values[H_TTL].n, &m.ttl)
     e.no_interest = lacks_interest(s, m)
-    if not e.no_interest and 0 < m.ttl < s.cfg.marker_ttl and s.cfg.max_msgs_per != 1 and not raise_ttl(s, m):
+    if not e.no_interest and falls_short(s, m) and not raise_ttl(s, m):
         return False
     fill_entry(m, part, e)
     return True
@@ -94,6 +95,11 @@ cdef inline int64_t time_of_entry(StreamCore s, JsPoller *jp) noexcept nogil:
     cdef int64_t ts = batch_time(jp)
     # Another poller may have stored since this batch's time was read.
     return ts if ts >= s.store.last_ts else realtime_ns()
+
+
+cdef inline bint falls_short(StreamCore s, const Inbound *m) noexcept nogil:
+    """Return whether a message would expire before the marker of its subject."""
+    return 0 < m.ttl < s.cfg.marker_ttl and s.cfg.max_msgs_per != 1
 
 
 cdef bint raise_ttl(StreamCore s, Inbound *m) noexcept nogil:

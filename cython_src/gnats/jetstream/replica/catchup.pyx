@@ -7,10 +7,10 @@ from libc.stdlib cimport free, malloc, strtoull
 from libc.string cimport memcpy, memset, strlen, strstr
 
 from gnats.core.accounts.account cimport Account
-from gnats.core.accounts.subscriptions cimport add_native_sub, remove_all_subs
+from gnats.core.accounts.subscriptions cimport remove_all_subs
 from gnats.core.batch cimport end_batch_between_rounds
 from gnats.core.internal cimport InternalSubscriber
-from gnats.core.messages.message cimport Message, MessageHandler, NativeSub
+from gnats.core.messages.message cimport Message
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.inbox cimport EV_JETSTREAM
@@ -26,18 +26,19 @@ from gnats.includes.pthread cimport (
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number
 from gnats.jetstream.engine.barrier cimport JsPoller, js_poller_of
 from gnats.jetstream.engine.engine cimport Engine
+from gnats.jetstream.engine.nativesubs cimport subscribe_native
 from gnats.jetstream.engine.outbox cimport publish_flushed
 from gnats.jetstream.publish.entries cimport entry_of_logged
-from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init
+from gnats.jetstream.publish.inbound cimport Inbound, inbound_free
 from gnats.jetstream.replica.streamops cimport (
     DELETE_RANGE_OP,
     StreamMsgOp,
     decode_stream_msg,
+    inbound_of,
     put_stream_msg,
     stream_msg_room,
 )
 from gnats.jetstream.state.entry cimport ALONE, MSG_STORED, StreamEntry
-from gnats.jetstream.state.headers cimport parse_headers
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.jetstream.stream.storing cimport store_entries
 from gnats.store.base cimport STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, StoreMsg
@@ -93,17 +94,6 @@ cdef class Catchup(StreamBase):
         self.engine.bury(self)
 
 
-cdef int subscribe(Catchup self, bytes subject, MessageHandler fn) except -1:
-    cdef NativeSub native
-    cdef int error = 0
-    native.ctx = <void *> self
-    native.fn = fn
-    if add_native_sub(
-            self.client, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, &native, &error) == NULL:
-        raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
-    return 0
-
-
 cdef class CatchupSender(Catchup):
     """Send the messages from `first` to `last` to the inbox `to`; answers come below `ack_root`.
 
@@ -121,7 +111,7 @@ cdef class CatchupSender(Catchup):
         self.root_p, self.root_n = PyBytes_AS_STRING(self.ack_root), PyBytes_GET_SIZE(self.ack_root)
         self.seq = first
         self.last = last
-        subscribe(self, self.ack_root + b"*", on_ack)
+        subscribe_native(self.client, self.ack_root + b"*", b"", <void *> self, on_ack)
 
     def start(self) -> None:
         """Send the first messages."""
@@ -134,11 +124,6 @@ cdef class CatchupSender(Catchup):
             pthread_mutex_unlock(&self.lock)
             end_batch_between_rounds(ps)
             qs_offline(&ps.qs)
-
-    @property
-    def left(self) -> int:
-        """Sequences that are still to be sent."""
-        return self.last + 1 - self.seq if self.seq <= self.last else 0
 
     cdef void send_some(self, PollState *ps, uint64_t most) noexcept nogil:
         cdef JsPoller *jp = js_poller_of(ps)
@@ -239,7 +224,7 @@ cdef class CatchupReceiver(Catchup):
         bytes inbox not None,
     ):
         super().__init__(engine, account, stream, cid=cid)
-        subscribe(self, inbox, on_message)
+        subscribe_native(self.client, inbox, b"", <void *> self, on_message)
 
     cdef const char *take(self, JsPoller *jp, const char *data, size_t n) noexcept nogil:
         """Store a message, or leave a range out. Return what is wrong, NULL: nothing."""
@@ -289,14 +274,9 @@ cdef const char *store_sent(StreamCore s, JsPoller *jp, const char *data, size_t
         if skip_msgs(s.store, op.seq, 1, 0) != STORE_OK:
             wrong = b"a sequence is missing"
     else:
-        inbound_init(&m)
-        m.subject = op.subject
-        m.hdr, m.hdr_n = op.hdr.p, op.hdr.n
-        m.msg, m.n = op.msg.p, op.msg.n
-        m.seq, m.ts = op.seq, op.ts
+        inbound_of(&op, &m)
+        m.seq = op.seq
         m.sourced = True
-        if m.hdr_n:
-            parse_headers(m.hdr, m.hdr_n, &m.h)
         if not entry_of_logged(s, &m, ALONE, &e):
             wrong = b"out of memory"
         else:

@@ -8,10 +8,10 @@ from libc.string cimport memcmp, memcpy
 import os
 
 from gnats.core.accounts.account cimport Account
-from gnats.core.accounts.subscriptions cimport add_native_sub, remove_all_subs
+from gnats.core.accounts.subscriptions cimport remove_all_subs
 from gnats.core.batch cimport end_batch_between_rounds
 from gnats.core.internal cimport InternalSubscriber
-from gnats.core.messages.message cimport Message, MessageHandler, NativeSub
+from gnats.core.messages.message cimport Message, MessageHandler
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.inbox cimport EV_JETSTREAM
@@ -33,6 +33,7 @@ from gnats.includes.pthread cimport (
 from gnats.includes.text cimport NUMBER_ROOM, put_number
 from gnats.jetstream.engine.barrier cimport JsPoller, js_poller_of, mark_dirty
 from gnats.jetstream.engine.engine cimport Engine
+from gnats.jetstream.engine.nativesubs cimport subscribe_native
 from gnats.jetstream.engine.outbox cimport publish_flushed
 from gnats.raft.files cimport RaftFiles
 from gnats.raft.messages cimport PEER_SIZE, AppendEntry, Entry, Snapshot, get64, next_entry
@@ -201,13 +202,7 @@ cdef class RaftNode(StreamBase):
             qs_offline(&self.engine.control.qs)
 
     cdef int subscribe(self, bytes subject, MessageHandler fn) except -1:
-        cdef NativeSub native
-        cdef int error = 0
-        native.ctx = <void *> self
-        native.fn = fn
-        if add_native_sub(
-                self.client, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, &native, &error) == NULL:
-            raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
+        subscribe_native(self.client, subject, b"", <void *> self, fn)
         return 0
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from gnats.core.runtime.slice cimport Slice
+from gnats.jetstream.publish.inbound cimport Inbound
 
 cdef enum StreamOp:
     STREAM_MSG_OP = 4
@@ -53,3 +54,7 @@ cdef size_t stream_msg_room(const StreamMsgOp *m) noexcept nogil
 cdef size_t put_stream_msg(char *to, const StreamMsgOp *m) noexcept nogil
 # Decode an entry with a message, also one of a batch. 0 or a StreamOpError. Untrusted input.
 cdef int decode_stream_msg(const char *data, size_t n, StreamMsgOp *m) noexcept nogil
+# Decode what an entry says of its batch alone. The message begins at *at, an entry by itself.
+cdef bint decode_batch(const char **at, const char *end, StreamMsgOp *m) noexcept nogil
+# Make a message on its way into a stream of one that was decoded; its memory is borrowed.
+cdef void inbound_of(const StreamMsgOp *op, Inbound *m) noexcept nogil

@@ -8,6 +8,8 @@ from gnats.codec.s2 cimport s2_bound, s2_decode_block, s2_encode_block
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.text cimport put
 from gnats.includes.varint cimport MAX_VARINT, get_uvarint, put_uvarint
+from gnats.jetstream.publish.inbound cimport Inbound, inbound_init
+from gnats.jetstream.state.headers cimport parse_headers
 from gnats.raft.messages cimport get16, get32, get64, put16, put32, put64
 
 cdef enum:
@@ -76,25 +78,26 @@ cdef inline bint take_counted(const char **at, const char *end, Slice *s) noexce
     return take_bytes(at, end, get16(at[0] - 2), s)
 
 
+cdef bint decode_batch(const char **at, const char *end, StreamMsgOp *m) noexcept nogil:
+    memset(m, 0, sizeof(StreamMsgOp))
+    if at[0] == end:
+        return False
+    if at[0][0] != BATCH_MSG_OP and at[0][0] != BATCH_COMMIT_MSG_OP:
+        return True
+    m.commits = at[0][0] == BATCH_COMMIT_MSG_OP
+    at[0] += 1
+    return take_counted(at, end, &m.batch) and m.batch.n != 0 and (
+        get_uvarint(<const uint8_t **> at, <const uint8_t *> end, &m.batch_seq)) and at[0] != end
+
+
 cdef int decode_stream_msg(const char *data, size_t n, StreamMsgOp *m) noexcept nogil:
     cdef const char *at = data
     cdef const char *end = data + n
-    cdef char op
-    memset(m, 0, sizeof(StreamMsgOp))
-    if n == 0:
+    if not decode_batch(&at, end, m):
         return BAD_STREAM_OP
-    op = at[0]
-    at += 1
-    if op == BATCH_MSG_OP or op == BATCH_COMMIT_MSG_OP:
-        m.commits = op == BATCH_COMMIT_MSG_OP
-        if not take_counted(&at, end, &m.batch) or m.batch.n == 0 or (
-                not get_uvarint(<const uint8_t **> &at, <const uint8_t *> end, &m.batch_seq)) or at == end:
-            return BAD_STREAM_OP
-        op = at[0]
-        at += 1
-    if op == STREAM_MSG_OP:
-        return 0 if decode_msg(at, end, m) else BAD_STREAM_OP
-    return decode_compressed(at, end, m) if op == COMPRESSED_STREAM_MSG_OP else BAD_STREAM_OP
+    if at[0] == STREAM_MSG_OP:
+        return 0 if decode_msg(at + 1, end, m) else BAD_STREAM_OP
+    return decode_compressed(at + 1, end, m) if at[0] == COMPRESSED_STREAM_MSG_OP else BAD_STREAM_OP
 
 
 cdef int decode_compressed(const char *at, const char *end, StreamMsgOp *m) noexcept nogil:
@@ -129,6 +132,17 @@ cdef bint decode_msg(const char *at, const char *end, StreamMsgOp *m) noexcept n
     get_uvarint(<const uint8_t **> &at, <const uint8_t *> end, &flags)   # older servers write none
     m.sourced = flags & SOURCED != 0
     return True
+
+
+cdef void inbound_of(const StreamMsgOp *op, Inbound *m) noexcept nogil:
+    inbound_init(m)
+    m.subject = op.subject
+    m.hdr, m.hdr_n = op.hdr.p, op.hdr.n
+    m.msg, m.n = op.msg.p, op.msg.n
+    m.ts = op.ts
+    m.sourced = op.sourced
+    if m.hdr_n:
+        parse_headers(m.hdr, m.hdr_n, &m.h)
 
 
 # ---- for Python ------------------------------------------------------------------------------------------------------

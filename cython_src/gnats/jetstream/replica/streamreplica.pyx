@@ -19,7 +19,9 @@ from gnats.jetstream.replica.streamops cimport (
     COMPRESSED_STREAM_MSG_OP,
     STREAM_MSG_OP,
     StreamMsgOp,
+    decode_batch,
     decode_stream_msg,
+    inbound_of,
     put_stream_msg,
     stream_msg_room,
 )
@@ -307,14 +309,12 @@ cdef Carried apply_batched(StreamReplica g, JsPoller *jp, const Entry *entry, bi
 cdef bint same_batch(StreamReplica g, const StreamMsgOp *m) noexcept nogil:
     """Return whether a message is of the batch that is open; True without one."""
     cdef StreamMsgOp first
-    cdef bint same
+    cdef const char *at
     if g.batch == NULL:
         return True
-    if decode_stream_msg(g.batch.data, g.batch.n, &first) < 0:
-        return False
-    same = first.batch.n == m.batch.n and memcmp(first.batch.p, m.batch.p, m.batch.n) == 0
-    free(first.owned)
-    return same
+    at = g.batch.data
+    return decode_batch(&at, at + g.batch.n, &first) and first.batch.n == m.batch.n and (
+        memcmp(first.batch.p, m.batch.p, m.batch.n) == 0)
 
 
 cdef bint keep_part(StreamReplica g, const Entry *entry) noexcept nogil:
@@ -337,17 +337,13 @@ cdef bint keep_part(StreamReplica g, const Entry *entry) noexcept nogil:
 cdef void drop_batch(StreamReplica g) noexcept nogil:
     """Drop the messages of the open batch; each was given a number."""
     cdef BatchPart *part = g.batch
-    cdef BatchPart *following
     cdef StreamMsgOp m
     while part != NULL:
         if decode_stream_msg(part.data, part.n, &m) == 0:
             free(m.owned)
             refuse_logged(g, m.seq)
-        following = part.next
-        free(part)
-        part = following
-    g.batch = g.batch_last = NULL
-    g.batch_n = g.batch_bytes = 0
+        part = part.next
+    free_batch(g)
 
 
 cdef void refuse_logged(StreamReplica g, uint64_t seq) noexcept nogil:
@@ -434,20 +430,12 @@ cdef Carried store_logged(
     StreamReplica g, StreamCore s, JsPoller *jp, const StreamMsgOp *op, Part part
 ) noexcept nogil:
     cdef Flight *flight = <Flight *> g.in_flight.first
-    cdef Outcome outcome = MSG_REFUSED
+    cdef Outcome outcome
     cdef StreamEntry e
     cdef Inbound m
     if op.subject.n == 0 and op.ts == 0 and op.msg.n == 0 and op.hdr.n == 0:
-        outcome = MSG_STORED if skip_msgs(s.store, 0, 1, 0) == STORE_OK else MSG_REFUSED
-        return CARRIED_OUT if outcome == MSG_STORED else NOT_CARRIED
-    inbound_init(&m)
-    m.subject = op.subject
-    m.hdr, m.hdr_n = op.hdr.p, op.hdr.n
-    m.msg, m.n = op.msg.p, op.msg.n
-    m.ts = op.ts
-    m.sourced = op.sourced
-    if m.hdr_n:
-        parse_headers(m.hdr, m.hdr_n, &m.h)
+        return CARRIED_OUT if skip_msgs(s.store, 0, 1, 0) == STORE_OK else NOT_CARRIED
+    inbound_of(op, &m)
     if not transform_subject(s, jp, &m) or not entry_of_logged(s, &m, part, &e):
         inbound_free(&m)
         report_shortage(jp.ps)

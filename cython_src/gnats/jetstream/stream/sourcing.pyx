@@ -5,9 +5,9 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
-from gnats.core.accounts.subscriptions cimport add_native_sub, unsubscribe
+from gnats.core.accounts.subscriptions cimport unsubscribe
 from gnats.core.messages.headers cimport named_header
-from gnats.core.messages.message cimport Message, NativeSub, message_shown
+from gnats.core.messages.message cimport Message, message_shown
 from gnats.core.messages.reserved cimport ACK_PREFIX, plain_reply
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
@@ -19,6 +19,7 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport starts_with_text
 from gnats.jetstream.consumer.acks cimport AckInfo, ack_reply_info
 from gnats.jetstream.engine.barrier cimport JsPoller, js_poller_of
+from gnats.jetstream.engine.nativesubs cimport subscribe_native
 from gnats.jetstream.engine.outbox cimport publish_later
 from gnats.jetstream.publish.inbound cimport SUBJECT_ROOM, Inbound, inbound_free, inbound_init
 from gnats.jetstream.state.entry cimport MSG_DUPLICATE, MSG_STORED, PURGE_MSGS, SKIP_MSGS, Outcome, StreamChange
@@ -127,9 +128,8 @@ cdef class SourceConsumer:
         StoreFailure when the store cannot skip them, MemoryError.
         """
         cdef QsParticipant me
-        cdef NativeSub native
         cdef StreamCore s = self.stream
-        cdef int error = 0, rc = STORE_OK
+        cdef int rc = STORE_OK
         if self.mirror:
             qs_register(&me)
             with nogil:
@@ -143,12 +143,7 @@ cdef class SourceConsumer:
             s.store.check(rc)
         self.sseq = max(seen, delivered)
         storei64(&self.last, monotonic_ns())
-        native.ctx = <void *> self
-        native.fn = process_inbound
-        self.sub = add_native_sub(
-            s.client, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, &native, &error)
-        if self.sub == NULL:
-            raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
+        self.sub = subscribe_native(s.client, subject, b"", <void *> self, process_inbound)
 
     def close(self) -> None:
         """Store nothing more. Idempotent. Call it before the stream unsubscribes."""

@@ -7,9 +7,9 @@ from libc.string cimport memset
 from posix.unistd cimport usleep
 
 from gnats.core.accounts.account cimport Account
-from gnats.core.accounts.subscriptions cimport add_native_sub, remove_all_subs, unsubscribe
+from gnats.core.accounts.subscriptions cimport remove_all_subs, unsubscribe
 from gnats.core.internal cimport InternalSubscriber
-from gnats.core.messages.message cimport NativeSub
+from gnats.core.messages.message cimport MessageHandler
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.const cimport MAX_PAYLOAD_SIZE, MAX_PENDING_SIZE
 from gnats.core.runtime.kinds cimport JETSTREAM
@@ -27,6 +27,7 @@ from gnats.jetstream.batch.fastbatch cimport drop_fast_batches
 from gnats.jetstream.engine.barrier cimport barrier_configure
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase
 from gnats.jetstream.engine.engine cimport Engine
+from gnats.jetstream.engine.nativesubs cimport subscribe_native
 from gnats.jetstream.engine.usage cimport Usage, usage_add
 from gnats.jetstream.state.batchtable cimport BatchLimits
 from gnats.jetstream.state.consumerlist cimport (
@@ -308,7 +309,7 @@ cdef class Stream(StreamCore):
         pthread_mutex_unlock(&self.store.lock)
         for (subject, which), queue in wanted.items():
             if (subject, which) not in self.subs:
-                self.subscribe_native(subject, queue, which)
+                self.subscribe_to(subject, queue, which)
 
     def answer_for(self, str origin not None) -> None:
         """Answer direct gets to `origin` as well, the stream that this one mirrors; "" ends that.
@@ -319,24 +320,13 @@ cdef class Stream(StreamCore):
         if self.active:
             self.subscribe()
 
-    cdef int subscribe_native(self, bytes subject, bytes queue, int which) except -1:
-        cdef NativeSub native
-        cdef Subscription *s
-        cdef int error = 0
-        native.ctx = <void *> self
+    cdef int subscribe_to(self, bytes subject, bytes queue, int which) except -1:
+        cdef MessageHandler fn = process_direct_get_last
         if which == INGEST:
-            native.fn = process_inbound_jetstream_msg
+            fn = process_inbound_jetstream_msg
         elif which == DIRECT_GET:
-            native.fn = process_direct_get
-        else:
-            native.fn = process_direct_get_last
-        s = add_native_sub(
-            self.client, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(queue),
-            PyBytes_GET_SIZE(queue),
-            &native, &error)
-        if s == NULL:
-            raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
-        self.subs[subject, which] = <size_t> s
+            fn = process_direct_get
+        self.subs[subject, which] = <size_t> subscribe_native(self.client, subject, queue, <void *> self, fn)
         return 0
 
     def unsubscribe(self) -> None:

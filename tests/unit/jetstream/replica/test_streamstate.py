@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnats.jetstream.replica.streamstate import Reader, ReplicatedState, decode, encode, put_uvarint
+from gnats.go.uvarint import encode_uvarint
+from gnats.jetstream.replica.streamstate import Reader, ReplicatedState, decode, encode
 from gnats.store.index.seqset import SequenceSet
 
 NUMBERS = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63, 2**64 - 1])
@@ -35,12 +36,12 @@ def test_sets_of_sequences(deleted: list[tuple[int, int]]) -> None:
     """nats-server writes sets for blocks, and ranges between them."""
     out = bytearray([42, 1])
     for number in (1, 2, 3, 4, 5, len(deleted)):
-        put_uvarint(out, number)
+        out += encode_uvarint(number)
     for number, (first, last) in enumerate(deleted):
         if number % 2:
             out.append(33)
-            put_uvarint(out, first)
-            put_uvarint(out, last - first + 1)
+            out += encode_uvarint(first)
+            out += encode_uvarint(last - first + 1)
         else:
             members = SequenceSet()
             members.insert_range(first, last)
@@ -51,9 +52,9 @@ def test_sets_of_sequences(deleted: list[tuple[int, int]]) -> None:
 def test_sources() -> None:
     out = bytearray([42, 2])
     for number in (1, 2, 3, 4, 0, 1, 5):
-        put_uvarint(out, number)
+        out += encode_uvarint(number)
     out += b"A > >"
-    put_uvarint(out, 300)
+    out += encode_uvarint(300)
     out += b"\x02id\x00"
     assert decode(bytes(out)).sources == {"A > >": (300, "id")}
 
