@@ -28,6 +28,8 @@ MessageParts = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]
 class Message:
     """A message for the server; `producer` is the publisher's connection id.
 
+    `from_server` says that another server has sent it, over a link that may be closed by now: its events are
+    believed, and a client's are not.
     `requester` and `account` say where a request comes from. The header does not: the publisher can write
     anything there. Of a request that another server sends, they are what that server has written there
     (remote_requests).
@@ -43,6 +45,7 @@ class Message:
     account: bytes = b'""'
     """The name, as JSON, of the account that imports the service; without an import, of the publisher's
     account."""
+    from_server: bool = False
 
     @property
     def account_name(self) -> str:
@@ -115,11 +118,11 @@ class InternalClient:
                 self._trace(TraceCode.TRACE_IN_PAYLOAD, message[:most], len(message) > most)
         return self.client.publish_internal(subject, reply, header, payload)
 
-    def process_message(self, producer: int, message: MessageParts) -> None:
+    def process_message(self, producer: int, from_server: bool, message: MessageParts) -> None:
         """Call the subscription's callback with the message of an EV_MSG."""
         subject, reply, header, payload, requester, account, sid = message
         if callback := self._callbacks.get(sid):
-            callback(Message(subject, reply, header, payload, producer, requester, account))
+            callback(Message(subject, reply, header, payload, producer, requester, account, from_server))
 
     def _traced(self) -> bool:
         return self._log is not None and self._log.trace_on and self._state.trace_verbose

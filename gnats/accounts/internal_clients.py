@@ -8,7 +8,14 @@ from gnats.accounts.internal_client import InternalClient
 from gnats.accounts.remote_requests import with_requester
 from gnats.connection.log_lines import describe
 from gnats.core.net.log_records import LogCode
-from gnats.core.runtime.inbox import EV_CLOSED, EV_LOG, EV_MSG
+from gnats.core.runtime.inbox import (
+    EV_CLOSED,
+    EV_LOG,
+    EV_MSG,
+    PRODUCER_CLIENT,
+    PRODUCER_CLUSTER,
+    PRODUCER_LEAF,
+)
 from gnats.core.runtime.kinds import ACCOUNT, JETSTREAM, SYSTEM
 
 if TYPE_CHECKING:
@@ -35,8 +42,8 @@ class InternalClients:
         gone: Callable[[], object],
     ) -> None:
         self.poller: Poller | None = None
-        self.names_requesters: Callable[[int], bool] = lambda cid: False
-        """Whether the headers of what comes over a connection say who has sent it. The server sets it."""
+        self.leaf_names_requesters: Callable[[int], bool] = lambda cid: False
+        """Whether the headers of what comes over a leaf node say who has sent it. The server sets it."""
         self._state = state
         self._log = log
         self._system = system
@@ -81,7 +88,7 @@ class InternalClients:
         events.on(EV_CLOSED, self._on_closed, kinds)
         events.on(EV_LOG, self._on_log, kinds)
 
-    def _on_message(self, source: "Connection | None", producer: int, b: int, data: object) -> None:
+    def _on_message(self, source: "Connection | None", producer: int, what: int, data: object) -> None:
         """Give a message to the client that it was delivered to.
 
         In the system account that is no message of another of these clients, nor its own: a requester could
@@ -90,9 +97,10 @@ class InternalClients:
         if source and isinstance(data, tuple) and (client := self._clients.get(source.cid)):
             if client.kind == SYSTEM and (other := self._clients.get(producer)) and other.kind == SYSTEM:
                 return
-            client.process_message(
-                producer, with_requester(data) if self.names_requesters(producer) else data
+            names = what == PRODUCER_CLUSTER or (
+                what == PRODUCER_LEAF and self.leaf_names_requesters(producer)
             )
+            client.process_message(producer, what != PRODUCER_CLIENT, with_requester(data) if names else data)
 
     def _on_closed(self, source: "Connection | None", reason: int, b: int, data: object) -> None:
         """Forget a client whose connection was closed."""

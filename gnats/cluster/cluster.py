@@ -147,11 +147,6 @@ class Cluster(Connections[Route]):
         self._told_ports: dict[str, list[tuple[ToldPort, str]]] = {}
         """Their addresses for leaf nodes and gateways."""
 
-    def __contains__(self, cid: object) -> bool:
-        """Whether an open connection of this id is one to a server that has joined."""
-        route = self.open.get(cid) if isinstance(cid, int) else None
-        return route is not None and route.joined
-
     @property
     def port(self) -> int:
         """The port that it listens on; when the options ask for a free one, the one that the kernel chose."""

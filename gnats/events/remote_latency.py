@@ -5,7 +5,7 @@ its half over the system account to the former, which publishes the two as one.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -121,7 +121,6 @@ class RemoteLatency:
         self._log = log
         self._server = server
         self._client: InternalClient | None = None
-        self._links: Container[int] = ()
         self._asked: Waiting[tuple[int, bytes], int] = Waiting()
         self._first: Waiting[tuple[str, str], Half] = Waiting()
         self._second: Waiting[tuple[str, str], Report] = Waiting()
@@ -136,13 +135,12 @@ class RemoteLatency:
         events.on(EV_TRACKED, self._on_tracked)
         events.on(EV_ANSWERED, self._on_answered)
 
-    def start(self, server_name: str, client: "InternalClient", links: Container[int]) -> None:
+    def start(self, server_name: str, client: "InternalClient") -> None:
         """Exchange halves with other servers by the system account's client.
 
-        Only what comes from `links`, which has the ids of the connections to other servers, is a half of
-        theirs: a client can publish anything.
+        Only what another server sends is a half of its: a client can publish anything.
         """
-        self._client, self._links = client, links
+        self._client = client
         client.subscribe(text_bytes(_SUBJECT + server_hash(server_name)), self._on_half)
 
     def close(self) -> None:
@@ -199,7 +197,7 @@ class RemoteLatency:
             self._first.add((account, reply), half, seconds)
 
     def _on_half(self, message: "Message") -> None:
-        if message.producer not in self._links:
+        if not message.from_server:
             return
         try:
             remote: dict[str, Any] = unmarshal(message.payload, _REMOTE, "remoteLatency")

@@ -4,7 +4,7 @@ A server is known from the first of its events on, until it says that it goes or
 also tell how many clients an account has there: an account's limit counts the clients of all servers.
 """
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -77,8 +77,8 @@ class Watcher(Protocol):
 class Servers:
     """What a server knows of the others, from its start to its shutdown. Used from the loop's thread.
 
-    `client` is the system account's. Only messages of `links`, which has the ids of the connections to other
-    servers, are events of these: a client can publish anything. `exceeded` is called for an account that has
+    `client` is the system account's. Only what another server sends is an event of it: a client can publish
+    anything. `exceeded` is called for an account that has
     more clients in the cluster than it may.
     """
 
@@ -87,7 +87,6 @@ class Servers:
         client: InternalClient,
         events: Events,
         accounts: "Accounts",
-        links: Container[int],
         log: "Logger",
         *,
         exceeded: "Callable[[Account], object]",
@@ -95,7 +94,6 @@ class Servers:
         self._client = client
         self._events = events
         self._accounts = accounts
-        self._links = links
         self._log = log
         self._exceeded = exceeded
         self._known: dict[str, _Known] = {}
@@ -131,7 +129,7 @@ class Servers:
 
     def _on(self, subject: bytes, handle: Callable[[Message], None]) -> None:
         def heard(message: Message) -> None:
-            if message.producer in self._links:
+            if message.from_server:
                 handle(message)
 
         self._client.subscribe(subject, heard)

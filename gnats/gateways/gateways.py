@@ -131,11 +131,6 @@ class Gateways(Connections[Gateway]):
         )
         self.health = LinkHealth("gateway", log, lambda: self.table, self._configured)
 
-    def __contains__(self, cid: object) -> bool:
-        """Whether a registered connection of this id brings messages."""
-        gateway = self.open.get(cid) if isinstance(cid, int) else None
-        return gateway is not None and gateway.registered and not gateway.outbound
-
     @property
     def port(self) -> int:
         """The port that it listens on; when the options ask for a free one, the one that the kernel chose."""

@@ -252,7 +252,6 @@ MIRROR_INVALID_TRANSFORM_DESTINATION = Kind(400, 10154, "mirror transform: {err}
 STREAM_TRANSFORM_INVALID_SOURCE = Kind(400, 10155, "stream transform source: {err}")
 STREAM_TRANSFORM_INVALID_DESTINATION = Kind(400, 10156, "stream transform: {err}")
 PEDANTIC = Kind(400, 10157, "pedantic mode: {err}")
-STREAM_DUPLICATE_MESSAGE_CONFLICT = Kind(409, 10158, "duplicate message id is in process")
 CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP = Kind(
     400, 10159, "Setting PriorityPolicy requires at least one PriorityGroup to be set"
 )

@@ -96,22 +96,15 @@ class Links:
         """Whether the server may have connections to others."""
         return bool(self._parts)
 
-    def __contains__(self, cid: object) -> bool:
-        """Whether an open connection of this id brings the events of other servers."""
-        if (self.cluster and cid in self.cluster) or (self.gateways and cid in self.gateways):
-            return True
-        leaf = self.leafs.open.get(cid) if self.leafs and isinstance(cid, int) else None
-        return leaf is not None and leaf.has_joined and leaf.account.is_system
+    def leaf_names_requesters(self, cid: int) -> bool:
+        """Whether the other server of a leaf node in the system account writes Nats-Request-Info.
 
-    def names_requesters(self, cid: int) -> bool:
-        """Whether the other server of a connection writes Nats-Request-Info, so that its clients cannot.
-
-        A leaf node does in its system account, for the JetStream API of a domain that both servers are in.
-        Over its other connections clients could write that header themselves, and name any account here.
+        It does for the JetStream API of a domain that both servers are in. Otherwise its clients could write
+        that header themselves, and name any account here.
         """
         leaf = self.leafs.open.get(cid) if self.leafs else None
-        if leaf is None or cid not in self:
-            return cid in self
+        if leaf is None:
+            return False
         same_domain = leaf.peer_domain == self._server.opts.jetstream.domain
         return same_domain and leaf.remote_account in (leaf.account.name, SYSTEM_ACCOUNT)
 

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import time
 from collections import ChainMap
-from collections.abc import Callable, Container, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -138,7 +138,7 @@ class Server:
             most_closed=max(opts.max_closed_clients, 0),
         )
         self.links = Links(self, opts)
-        self.internal_clients.names_requesters = self.links.names_requesters
+        self.internal_clients.leaf_names_requesters = self.links.leaf_names_requesters
         self._remote_latency = RemoteLatency(
             self.accounts,
             self.clients,
@@ -612,13 +612,12 @@ class Server:
             js.join(
                 self.nodes,
                 self._expected_peers(),
-                self.links,
                 self.cluster.watchers,
                 lambda: self.spawn(self._leave_cluster()),
             )
 
         def serve_api() -> "tuple[Api, Assigned | None]":
-            api = Api(js, clients.new(system), self.clients, self.links)
+            api = Api(js, clients.new(system), self.clients)
             if js.cluster is None:
                 return api, None
             from gnats.jetstream.api.assigned import Assigned
@@ -693,18 +692,18 @@ class Server:
         )
         self.accounts.measured = self._measured
         if self.links:
-            self._follow_others(client, self.events, self.links)
+            self._follow_others(client, self.events)
         if self.operator_accounts:
             self.operator_accounts.serve(
                 client, self.events, replies, () if self.others is None else self.others
             )
 
-    def _follow_others(self, client: InternalClient, events: Events, links: Container[int]) -> None:
+    def _follow_others(self, client: InternalClient, events: Events) -> None:
         from gnats.events.servers import Servers
 
-        self.others = Servers(client, events, self.accounts, links, self.log, exceeded=self._close_exceeding)
+        self.others = Servers(client, events, self.accounts, self.log, exceeded=self._close_exceeding)
         self.accounts.added = self.others.track
-        self._remote_latency.start(self.name, client, links)
+        self._remote_latency.start(self.name, client)
 
     def _close_exceeding(self, account: Account) -> None:
         """Close the latest clients of an account that has too many, together with other servers."""

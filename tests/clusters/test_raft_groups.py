@@ -16,7 +16,7 @@ from support.clusters import Cluster
 from support.launch import Launch, launcher, require
 from support.monitor import meta_leader
 from support.observers import Observer
-from support.servers import REFERENCE, Server, until
+from support.servers import REFERENCE, until
 
 from gnats.go.url import URL
 from gnats.jetstream.control.raftgroup import RaftGroup
@@ -79,14 +79,15 @@ class Witness(Observer):
         return {each.name: each.config_json for each in self.meta.streams()}
 
 
-def create(server: Server, name: str) -> None:
+def create(cluster: Cluster, number: int, name: str) -> None:
+    """Create a stream at a server: another one may be dead, and the leader may not know that yet."""
+    config = {"name": name, "subjects": [name], "placement": {"tags": [f"s{number}"]}}
+
     def made() -> bool:
-        with Caller(server) as caller:
+        with Caller(cluster[number]) as caller:
             caller.connection.sock.settimeout(2)  # without a leader nobody answers
             try:
-                found = caller.request(
-                    f"$JS.API.STREAM.CREATE.{name}", {"name": name, "subjects": [name]}
-                ).json
+                found = caller.request(f"$JS.API.STREAM.CREATE.{name}", config).json
             except TimeoutError:
                 return False
             return found.get("error", {}).get("err_code") in (None, EXISTS)
@@ -106,22 +107,24 @@ def test_a_meta_group_needs_its_gnats(launch: Launch, tmp_path: Path) -> None:
     cluster = Cluster(
         launch,
         [REFERENCE] * 2,
-        config=lambda number: f"jetstream {{ store_dir: '{tmp_path / str(number)}' }}",
+        config=lambda number: (
+            f"server_tags: s{number}\njetstream {{ store_dir: '{tmp_path / str(number)}' }}"
+        ),
     )
     cluster.wait_mesh()
-    create(cluster[0], "first")
+    create(cluster, 0, "first")
     witness = Witness(cluster, tmp_path / "gnats")
     witness.start()
     until(lambda: "first" in witness.streams, 60)
     until(lambda: len(witness.state()["peers"]) == 3, 60)
-    create(cluster[1], "second")
+    create(cluster, 1, "second")
     until(lambda: "second" in witness.streams)
 
     leader = next(number for number in range(2) if meta_leader(cluster[0]) == f"s{number}")
     other = 1 - leader
     cluster.kill(leader)
     until(lambda: meta_leader(cluster[other]) == f"s{other}", 60)
-    create(cluster[other], "third")
+    create(cluster, other, "third")
     until(lambda: "third" in witness.streams)
     assert witness.state()["leader"] == server_hash(f"s{other}").encode()
 
@@ -129,7 +132,7 @@ def test_a_meta_group_needs_its_gnats(launch: Launch, tmp_path: Path) -> None:
     witness.stop()
     cluster.start_again(leader)
     until(lambda: meta_leader(cluster[leader]) == f"s{other}", 60)
-    create(cluster[leader], "fourth")
+    create(cluster, leader, "fourth")
     before = dict(witness.streams)
     witness = Witness(cluster, tmp_path / "gnats")
     witness.start()

@@ -34,6 +34,7 @@ DEPTH = 2
 TEST = "only tests call it"
 COMPRESSED = "test_s2transport: no scene has a compressed link"
 START = "at the start of a server, which a MemoryError ends"
+WITH_REPLICAS = "no scene has a cluster with JetStream: a group stops without memory"
 FIRST = "with the first message that a poller has for another one, which mostly comes before calls fail"
 FIRST_OVER_LINKS = "with an account's first message over a link, which mostly comes before calls fail"
 NOT_FAILED = {
@@ -59,10 +60,13 @@ NOT_FAILED = {
     "core.net.s2transport.encode": (1, COMPRESSED),
     "core.net.s2transport.make_room": (1, COMPRESSED),
     "core.net.s2transport.s2_make": (1, COMPRESSED),
-    "jetstream.replica.raftnode.note": (
-        1,
-        "no scene has a cluster with JetStream: a group stops without memory",
-    ),
+    "jetstream.replica.catchup.send_next": (1, "no scene has replicas: it is asked for again"),
+    "jetstream.replica.raftnode.applied_new": (1, WITH_REPLICAS),
+    "jetstream.replica.raftnode.note": (1, WITH_REPLICAS),
+    "jetstream.replica.streamops.compress": (1, "no scene has replicas: the message is not compressed"),
+    "jetstream.replica.streamops.decode_compressed": (1, WITH_REPLICAS),
+    "jetstream.replica.streamreplica.flight_new": (2, "no scene has replicas: the publisher gets an error"),
+    "jetstream.replica.streamreplica.keep_part": (1, WITH_REPLICAS),
     "store.putfile.read_whole": (1, "no scene has a cluster with JetStream: the group does not begin"),
     "core.routing.route.add_last": (1, "test_failing_server: many imports of one subject"),
     # at the start of a server, of a stream or of a consumer, where a MemoryError ends it

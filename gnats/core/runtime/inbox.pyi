@@ -18,6 +18,7 @@ EV_TRACE: int
 EV_MSG: int
 """A message for an internal client: data is (subject, reply, header, payload, requester, account, sid).
 
+a is the id of the connection that it has come over, b says what that is (PRODUCER_).
 `requester` is JSON (ClientInfo), known from the connection and the imports that the message came through;
 b"" without an imported service. `account` is the name, as JSON, of the account that imports the service;
 without an import, of the publisher's account."""
@@ -40,6 +41,13 @@ EV_ANSWERED: int
 the monotonic clock, data reply and subject with a blank between, or the reply alone."""
 EV_JETSTREAM: int
 """An event of a stream or a consumer, which takes the place of the client; a is its kind."""
+
+PRODUCER_CLIENT: int
+"""A client, or a leaf node in an account that is not the system account."""
+PRODUCER_CLUSTER: int
+"""A route or a gateway."""
+PRODUCER_LEAF: int
+"""A leaf node in the system account."""
 
 SOURCE_EVENTS: int
 SOURCE_BYTES: int

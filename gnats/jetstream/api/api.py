@@ -63,16 +63,12 @@ _DECODED_AT_ONCE = 2
 class Api:
     """The API of a server's JetStream. Used from the loop's thread.
 
-    `client` subscribes in the system account; `client_ids` contains the ids of the server's clients, `links`
-    those of its connections to other servers.
+    `client` subscribes in the system account; `client_ids` contains the ids of the server's clients.
     """
 
-    def __init__(
-        self, js: JetStream, client: InternalClient, client_ids: Container[int], links: Container[int] = ()
-    ) -> None:
+    def __init__(self, js: JetStream, client: InternalClient, client_ids: Container[int]) -> None:
         self.js = js
         self._client_ids = client_ids
-        self._links = links
         self._client = client
         routes = (*stream_requests.ROUTES, *consumer_requests.ROUTES)
         self._routes: dict[str, Route] = {route.verb: route for route in routes}
@@ -80,8 +76,8 @@ class Api:
         self._results: Results | None = None
         self._gathered: Infos | None = None
         if js.cluster:
-            self._gathered = Infos(js, js.cluster, client, links)
-            self._results = Results(js.cluster, client, links, js.log, self._answer_assigned)
+            self._gathered = Infos(js, js.cluster, client)
+            self._results = Results(js.cluster, client, js.log, self._answer_assigned)
             self._answering = Answering(js.cluster, leader_requests.led(routes, self._gathered))
         self._requests = RequestQueue("JetStream API queue")
         self._infos = RequestQueue("JetStream API info queue")
@@ -440,7 +436,7 @@ class Api:
             self._take_system(_PURGE, message)
 
     def _take_system(self, route: Route, message: Message) -> None:
-        if message.producer not in self._client_ids and message.producer not in self._links:
+        if not message.from_server and message.producer not in self._client_ids:
             return
         client, account = self._requester(message)
         if account is None or account is not self.js.server_accounts.system_account:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -78,17 +78,13 @@ class _Gathering:
 class Infos:
     """Describes what this server has to others, and gathers what they have. For the loop's thread.
 
-    `client` is the system account's. Only descriptions that come over `links`, connections to other servers,
-    are believed.
+    `client` is the system account's. Only descriptions that other servers send are believed.
     """
 
-    def __init__(
-        self, js: JetStream, cluster: MetaGroup, client: InternalClient, links: Container[int]
-    ) -> None:
+    def __init__(self, js: JetStream, cluster: MetaGroup, client: InternalClient) -> None:
         self._js = js
         self._cluster = cluster
         self._client = client
-        self._links = links
         self._inbox = f"$SYS._INBOX_.{random_name(22)}."
         self._numbers = itertools.count(1)
         self._gathering: dict[str, _Gathering] = {}
@@ -211,7 +207,7 @@ class Infos:
     def _told(self, message: Message) -> None:
         """Take a description that another server has sent."""
         gathering = self._gathering.get(message.subject.decode("utf-8", "replace"))
-        if gathering is None or message.producer not in self._links:
+        if gathering is None or not message.from_server:
             return
         try:
             info = json.loads(message.payload)

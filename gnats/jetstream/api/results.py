@@ -6,7 +6,7 @@ The leader answers the client, and undoes a new stream's assignment, or assigns 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,7 @@ _NO_RESOURCES = (
 class Results:
     """Results to the leader, and of it. Used from the loop's thread.
 
-    `client` is the system account's. Only what comes over `links`, connections to other servers, is believed.
+    `client` is the system account's. Only what other servers send is believed.
     `answer` sends an error, in a response of that type and with more members, to an asset's client.
     """
 
@@ -59,13 +59,11 @@ class Results:
         self,
         cluster: MetaGroup,
         client: InternalClient,
-        links: Container[int],
         log: Logger,
         answer: Callable[[Asset, ApiError, str, Json], None],
     ) -> None:
         self._cluster = cluster
         self._client = client
-        self._links = links
         self._log = log
         self._answer = answer
         self._sids = [
@@ -101,7 +99,7 @@ class Results:
 
     def _read(self, message: Message, fields: Struct, what: str) -> dict[str, Any] | None:
         """Return the members of a message of another server, None when this one does not lead."""
-        if message.producer not in self._links or not self._cluster.leads:
+        if not message.from_server or not self._cluster.leads:
             return None
         try:
             return unmarshal(message.payload, fields, what)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from gnats.clock import call_later
@@ -36,16 +36,14 @@ class UsedAccount(Protocol):
 class ClusterUsage:
     """Publishes what accounts use at this server when that changes; `elsewhere` gets what others publish.
 
-    `client` is the system account's. Only messages of `links`, which has the ids of the connections to other
-    servers, are believed. `peer` is this server's name in groups. `accounts` returns those with JetStream,
-    `totals` numbers of which one changes when any account's usage does, but for rare coincidences. Used from
-    the loop's thread.
+    `client` is the system account's. Only what other servers send is believed. `peer` is this server's name
+    in groups. `accounts` returns those with JetStream, `totals` numbers of which one changes when any
+    account's usage does, but for rare coincidences. Used from the loop's thread.
     """
 
     def __init__(
         self,
         client: InternalClient,
-        links: Container[int],
         peer: str,
         accounts: Callable[[], Iterable[UsedAccount]],
         totals: Callable[[], tuple[int, ...]],
@@ -54,7 +52,6 @@ class ClusterUsage:
     ) -> None:
         self._elsewhere = elsewhere
         self._client = client
-        self._links = links
         self._peer = peer
         self._accounts = accounts
         self._totals = totals
@@ -76,7 +73,7 @@ class ClusterUsage:
         self._seen = ()
 
     def _heard(self, message: Message) -> None:
-        if message.producer not in self._links:
+        if not message.from_server:
             return
         try:
             self._elsewhere.heard(message.subject, message.payload, self._peer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -121,7 +121,6 @@ class JetStream:
         self.snapshots = asyncio.Semaphore(SNAPSHOTS_AT_ONCE)
         self._transfers: set[asyncio.Task[None]] = set()
         self._routes = 0
-        self._links: Container[int] = ()
         self._links_changed: set[Callable[[], object]] = set()
         self._cluster_usage: ClusterUsage | None = None
 
@@ -134,14 +133,13 @@ class JetStream:
         self,
         nodes: Nodes,
         routes: int,
-        links: Container[int],
         links_changed: set[Callable[[], object]],
         removed: Callable[[], object],
     ) -> None:
         """Be a member of a JetStream cluster from start() on.
 
-        `routes` is the number of other servers that the configuration names. `links` has the ids of the
-        connections to other servers; `links_changed` are called when these change. `removed` is called when
+        `routes` is the number of other servers that the configuration names. `links_changed` are called when
+        the connections to them change. `removed` is called when
         the cluster has removed this server: it must disable JetStream.
         """
         from gnats.jetstream.control.metagroup import MetaGroup
@@ -150,7 +148,7 @@ class JetStream:
         self.shared.forget_consumer = self._meta.forget_consumer
         self.shared.cluster_info = self.cluster_info
         self._routes = routes
-        self._links, self._links_changed = links, links_changed
+        self._links_changed = links_changed
         nodes.changed.append(self._begin_group)
 
     def _carry_out(self, changes: Iterable[Change]) -> None:
@@ -266,7 +264,6 @@ class JetStream:
         shared = self.shared
         self._cluster_usage = usage = ClusterUsage(
             shared.clients.new(system),
-            self._links,
             nodes.peer,
             self.accounts.values,
             lambda: (shared.usage.memory, shared.usage.storage, self.api_total, len(self.accounts)),

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
-from gnats.clock import Timer, call_later
+from gnats.clock import Timer, call_later, sleep
 from gnats.jetstream.control.raftgroup import RaftGroup
 from gnats.jetstream.replica.catchup import CATCHUP_FAILED, Catchup, CatchupReceiver, CatchupSender
 from gnats.jetstream.replica.streamreplica import StreamReplica
@@ -281,7 +281,7 @@ class Replica:
                 self.shared.log.warn(
                     f"Catchup for stream '{self.stream.name}' errored, will retry: {receiver.native.failure}"
                 )
-            await asyncio.sleep(ASK_AGAIN)
+            await sleep(ASK_AGAIN)
 
     def _on_sync_request(self, message: Message) -> None:
         """A replica asks for messages (handleClusterSyncRequest)."""

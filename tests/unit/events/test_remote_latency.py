@@ -13,7 +13,6 @@ from gnats.events import remote_latency
 from gnats.events.remote_latency import RemoteLatency, Waiting
 from gnats.log.logger import SilentLogger
 
-LINK = 7
 REPLY = "_R_.abcdef.ghijkl.HHHHHHHH.T"
 
 
@@ -25,18 +24,18 @@ class Client:
     def subscribe(self, subject: bytes, handle: Callable[[Any], None]) -> None:
         self.subject, self.heard = subject, handle
 
-    def half(self, producer: int = LINK, **changes: Any) -> None:
+    def half(self, from_server: bool = True, **changes: Any) -> None:
         """Have a half come from another server."""
         values = {
             "account": "A",
             "req_id": REPLY,
             "m2": {"service": 30, "responder": {"rtt": 5, "user": "u"}},
         }
-        self.say(json.dumps(values | changes).encode(), producer)
+        self.say(json.dumps(values | changes).encode(), from_server)
 
-    def say(self, payload: bytes, producer: int = LINK) -> None:
+    def say(self, payload: bytes, from_server: bool = True) -> None:
         assert self.heard
-        self.heard(SimpleNamespace(payload=payload, producer=producer, subject=self.subject))
+        self.heard(SimpleNamespace(payload=payload, from_server=from_server, subject=self.subject))
 
 
 class Halves:
@@ -46,7 +45,7 @@ class Halves:
         self.client = Client()
         self.published: list[dict[str, object]] = []
         self.remote = RemoteLatency({"A": None}, {}, SilentLogger(), server=dict)  # type: ignore[arg-type]
-        self.remote.start("S", self.client, {LINK})  # type: ignore[arg-type]
+        self.remote.start("S", self.client)  # type: ignore[arg-type]
 
     def first(self, account: str = "A", reply: str = REPLY) -> None:
         report: dict[str, object] = {"service": 100, "system": 0, "total": 120}
@@ -81,7 +80,7 @@ async def test_the_reply_may_be_a_mapped_one(halves: Halves) -> None:
 
 async def test_only_other_servers_have_halves(halves: Halves) -> None:
     halves.first()
-    halves.client.half(producer=LINK + 1)
+    halves.client.half(from_server=False)
     halves.client.half(account="B")
     halves.client.half(req_id="other")
     assert not halves.published

@@ -14,8 +14,6 @@ from gnats.accounts.internal_client import Callback, Message
 from gnats.events.servers import CHECK_INTERVAL, GONE_AFTER, Servers
 from gnats.log.logger import Logger
 
-ROUTE, CLIENT = 7, 8
-
 
 class Client:
     """Keeps subscriptions and published messages."""
@@ -50,7 +48,6 @@ class World:
             self.client,  # type: ignore[arg-type]
             events,
             self.accounts,  # type: ignore[arg-type]
-            {ROUTE},
             Logger(self._keep, logtime=False, debug=True, trace=False),
             exceeded=self.exceeded.append,
         )
@@ -61,18 +58,18 @@ class World:
     def _keep(self, line: bytes) -> None:
         self.lines.append(line.decode().split("] ", 1)[1].rstrip("\n"))
 
-    def hear(self, pattern: str, subject: str, body: object, producer: int = ROUTE) -> None:
+    def hear(self, pattern: str, subject: str, body: object, from_server: bool = True) -> None:
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
-        message = Message(subject.encode(), b"", b"", payload, producer)
+        message = Message(subject.encode(), b"", b"", payload, 7, from_server=from_server)
         self.client.callbacks[pattern.encode()](message)
 
-    def statsz(self, server: str, seq: int, producer: int = ROUTE) -> None:
+    def statsz(self, server: str, seq: int, from_server: bool = True) -> None:
         body = {"server": {"id": server, "seq": seq}, "statsz": {}}
-        self.hear("$SYS.SERVER.*.STATSZ", f"$SYS.SERVER.{server}.STATSZ", body, producer)
+        self.hear("$SYS.SERVER.*.STATSZ", f"$SYS.SERVER.{server}.STATSZ", body, from_server)
 
-    def conns(self, server: str, seq: int, number: int, account: str = "A", producer: int = ROUTE) -> None:
+    def conns(self, server: str, seq: int, number: int, account: str = "A", from_server: bool = True) -> None:
         body = {"server": {"id": server, "seq": seq}, "acc": account, "conns": number}
-        self.hear("$SYS.SERVER.ACCOUNT.*.CONNS", f"$SYS.SERVER.ACCOUNT.{account}.CONNS", body, producer)
+        self.hear("$SYS.SERVER.ACCOUNT.*.CONNS", f"$SYS.SERVER.ACCOUNT.{account}.CONNS", body, from_server)
 
 
 @pytest.fixture
@@ -130,11 +127,11 @@ async def test_an_event_out_of_order_does_not_count(world: World, clock: HeldClo
 
 
 async def test_clients_do_not_speak_for_servers(world: World) -> None:
-    world.statsz("X", 1, producer=CLIENT)
-    world.conns("X", 1, 9, producer=CLIENT)
+    world.statsz("X", 1, from_server=False)
+    world.conns("X", 1, 9, from_server=False)
     assert (len(world.servers), world.accounts["A"].num_elsewhere) == (0, 0)
     world.statsz("X", 1)
-    world.hear("$SYS.SERVER.*.SHUTDOWN", "$SYS.SERVER.X.SHUTDOWN", {}, CLIENT)
+    world.hear("$SYS.SERVER.*.SHUTDOWN", "$SYS.SERVER.X.SHUTDOWN", {}, from_server=False)
     assert len(world.servers) == 1
     world.hear("$SYS.SERVER.*.SHUTDOWN", "$SYS.SERVER.X.SHUTDOWN", {})
     assert len(world.servers) == 0

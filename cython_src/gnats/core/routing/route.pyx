@@ -58,12 +58,15 @@ from gnats.core.runtime.inbox cimport (
     EV_MSG,
     HEADER_PART,
     PAYLOAD_PART,
+    PRODUCER_CLIENT,
+    PRODUCER_CLUSTER,
+    PRODUCER_LEAF,
     REPLY_PART,
     REQUESTER_PART,
     SUBJECT_PART,
     Event,
 )
-from gnats.core.runtime.kinds cimport CLIENT, JETSTREAM, LEAF, ROUTER
+from gnats.core.runtime.kinds cimport CLIENT, GATEWAY, JETSTREAM, LEAF, ROUTER
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.turn cimport turn_spend
 from gnats.core.subjects.sublist cimport (
@@ -495,6 +498,15 @@ cdef bint deliver_internal(const Message *m, const Subscription *s) noexcept nog
     return post_msg(m, <Subscriber> s.client, s)
 
 
+cdef int producer_of(Subscriber origin) noexcept nogil:
+    """Return what a connection is for those who listen to other servers. Said here: it may be closed by then."""
+    if origin.kind == ROUTER or origin.kind == GATEWAY:
+        return PRODUCER_CLUSTER
+    if origin.kind == LEAF and load8(&(<Account> origin.account)._is_system):
+        return PRODUCER_LEAF
+    return PRODUCER_CLIENT
+
+
 cdef bint post_msg(const Message *m, Subscriber dest, const Subscription *s) noexcept nogil:
     """Post a message to the control plane."""
     cdef Slice account = (<Account> m.account).info_name
@@ -514,6 +526,7 @@ cdef bint post_msg(const Message *m, Subscriber dest, const Subscription *s) noe
         (<Connection> m.origin).out_of_memory(WRITE_ERROR)
         return False
     ev.a = <int64_t> (<Connection> m.origin).cid
+    ev.b = producer_of(<Subscriber> m.origin)
     ev.part[SUBJECT_PART] = <uint32_t> m.subject.n
     ev.part[REPLY_PART] = <uint32_t> m.reply.n
     ev.part[HEADER_PART] = <uint32_t> m.hdr

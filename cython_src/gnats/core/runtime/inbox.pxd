@@ -33,7 +33,8 @@ cpdef enum:
     EV_CLOSED = 3       # a: ClosedState; b: subscriptions; data: these as subtable_text() writes them
     EV_LOG = 4          # a: a parser's Violation or a LogCode; b, data: see there
     EV_TRACE = 5        # a: TraceCode; b: 1 when data is cut off; data: a line or a payload
-    EV_MSG = 6          # a: the publisher's connection id; data: MSG_PARTS parts, then the subscription's sid
+    # a: the publisher's connection id; b: its PRODUCER_; data: MSG_PARTS parts, then the subscription's sid
+    EV_MSG = 6
     EV_RESPONSES = 7    # a service began to wait for responses, watch their expiry; a: the export's id
     # a request was measured; a: the export's id; b: its status; data: core.messages.responses.Measured, header
     EV_LATENCY = 8
@@ -46,6 +47,12 @@ cpdef enum:
     EV_TRACKED = 14
     EV_ANSWERED = 15    # a client that got such a request answers; a, b: as EV_TRACKED; data: the reply
     EV_JETSTREAM = 10   # client: a stream or a consumer; a: the kind of its notice
+
+# What sent a message to the server: its events are believed if they are of other servers.
+cpdef enum:
+    PRODUCER_CLIENT = 0        # a client, or a leaf node whose account is not the system account
+    PRODUCER_CLUSTER = 1       # a route, or a gateway
+    PRODUCER_LEAF = 2          # a leaf node in the system account
 
 cpdef enum:
     SOURCE_EVENTS = 1024

@@ -26,7 +26,7 @@ from gnats.jetstream.control.jetstream import JetStream
 from gnats.jetstream.control.metagroup import MetaGroup
 from gnats.jetstream.settings.config import ConsumerConfig, StreamConfig
 
-LINK, CLIENT = 7, 8
+SERVER, CLIENT = True, False
 CREATED = "2026-01-01T00:00:00Z"
 
 
@@ -52,8 +52,8 @@ class Bus:
             return
         self.asked.append(subject.decode())
         inbox = next(each for each in self.callbacks if b"_INBOX_" in each)
-        for answer, producer in self.answer(subject.decode()):
-            message = Message(reply, b"", b"", answer, producer)
+        for answer, from_server in self.answer(subject.decode()):
+            message = Message(reply, b"", b"", answer, 7, from_server=from_server)
             asyncio.get_running_loop().call_soon(self.callbacks[inbox], message)
 
 
@@ -75,9 +75,7 @@ class Server:
             log=SimpleNamespace(warn=self.warnings.append),
             cluster_info={},
         )
-        self.infos = Infos(
-            cast(JetStream, js), cast(MetaGroup, self.cluster), cast(InternalClient, self.bus), {LINK}
-        )
+        self.infos = Infos(cast(JetStream, js), cast(MetaGroup, self.cluster), cast(InternalClient, self.bus))
 
 
 @pytest.fixture
@@ -117,7 +115,7 @@ def about(subject: str) -> list[tuple[bytes, int]]:
     info: dict[str, Any] = {"config": {"name": name}}
     if subject.startswith("$JSC.CI."):
         info["name"] = name
-    return [(json.dumps(info).encode(), LINK)]
+    return [(json.dumps(info).encode(), SERVER)]
 
 
 async def test_descriptions_are_gathered_by_name(server: Server) -> None:
@@ -142,7 +140,7 @@ async def test_what_does_not_come_is_missing(server: Server, monkeypatch: pytest
 
 async def test_a_server_says_that_something_is_offline(server: Server) -> None:
     answer = {"config": {"name": "S"}, "offline_reason": "why"}
-    server.bus.answer = lambda subject: [(json.dumps(answer).encode(), LINK)]
+    server.bus.answer = lambda subject: [(json.dumps(answer).encode(), SERVER)]
     listed = await server.infos.streams([stream("S")])
     assert listed.answer("streams") == {"streams": [], "missing": ["S"], "offline": {"S": "why"}}
 
@@ -163,7 +161,7 @@ async def test_only_other_servers_are_believed(server: Server, monkeypatch: pyte
     monkeypatch.setattr(infos, "PATIENCE", 0.05)
     [(good, _)] = about("$JSC.SI.A.B.S")
     nonsense = [b"", b"{", b"[]", b"1", b"{}", b'{"config":1}', b'{"config":{"name":"T"}}', b"[" * 10**5]
-    server.bus.answer = lambda subject: [(good, CLIENT), *((each, LINK) for each in nonsense)]
+    server.bus.answer = lambda subject: [(good, CLIENT), *((each, SERVER) for each in nonsense)]
     listed = await server.infos.streams([stream("S")])
     assert listed.answer("streams") == {"streams": [], "missing": ["S"]}
 
@@ -177,7 +175,7 @@ async def test_a_server_answers_for_what_it_has(server: Server, monkeypatch: pyt
 
     def ask(subject: str, reply: bytes = b"to") -> None:
         wanted = subject[: len("$JSC.SI.")].encode() + b">"
-        server.bus.callbacks[wanted](Message(subject.encode(), reply, b"", b"", LINK))
+        server.bus.callbacks[wanted](Message(subject.encode(), reply, b"", b"", 7, from_server=True))
 
     for subject in ("$JSC.SI.A.B.S", "$JSC.CI.A.B.S.C", "$JSC.SI.A.B.OTHER", "$JSC.SI.NONE", "$JSC.CI.S"):
         ask(subject)

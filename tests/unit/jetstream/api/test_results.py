@@ -33,7 +33,6 @@ from gnats.jetstream.settings.config import ConsumerConfig, StreamConfig
 from gnats.jetstream.settings.config import Placement as Wanted
 from gnats.log.logger import Logger
 
-LINK, CLIENT = 7, 8
 FAILED = errors.STREAM_CREATE(err="disk full")
 FULL = errors.STORAGE_RESOURCES_EXCEEDED()
 NODE = NodeInfo("n", "", max_memory=1 << 30, max_store=1 << 30, stats=NodeStats())
@@ -96,14 +95,13 @@ class Side:
         self.results = Results(
             cast(MetaGroup, self.cluster),
             cast(InternalClient, self.bus),
-            {LINK},
             cast(Logger, Log()),
             answer,
         )
 
-    def hear(self, subject: bytes, members: Json | bytes, producer: int = LINK) -> None:
+    def hear(self, subject: bytes, members: Json | bytes, *, from_server: bool = True) -> None:
         payload = members if isinstance(members, bytes) else json.dumps(members).encode()
-        self.bus.callbacks[subject](Message(subject, b"", b"", payload, producer))
+        self.bus.callbacks[subject](Message(subject, b"", b"", payload, 7, from_server=from_server))
 
 
 @pytest.fixture
@@ -246,7 +244,7 @@ def test_only_other_servers_are_believed(host: Side, leader: Side) -> None:
     leader.cluster.state.apply(Entry(Op.ASSIGN_STREAM, made))
     host.results.refuse(made, FAILED, False)
     [(subject, members)] = host.bus.published
-    leader.hear(subject, members, CLIENT)
+    leader.hear(subject, members, from_server=False)
     follower = Side(leads=False)
     follower.cluster.state.apply(Entry(Op.ASSIGN_STREAM, made))
     follower.hear(subject, members)

@@ -20,7 +20,6 @@ from gnats.options.options import Options
 from gnats.options.values.cluster import ClusterOptions
 from gnats.options.values.jetstream import JetStreamOptions
 
-ROUTE, CLIENT = 7, 8
 ME, X, Y = (server_hash(name) for name in ("me", "x", "y"))
 STATS = {
     "memory": 1,
@@ -58,7 +57,6 @@ class World:
             SimpleNamespace(subscribe=lambda subject, call: self.callbacks.update({subject.decode(): call})),  # type: ignore[arg-type]
             SimpleNamespace(server_id="ME", statsz_update=lambda: None),  # type: ignore[arg-type]
             {"A": Account("A")},  # type: ignore[arg-type]
-            {ROUTE},
             Logger(self.lines.append, logtime=False, debug=True, trace=False),
             exceeded=lambda account: None,
         )
@@ -71,18 +69,18 @@ class World:
         self.servers.watch(nodes)
         return nodes
 
-    def hear(self, pattern: str, subject: str, body: object, producer: int = ROUTE) -> None:
+    def hear(self, pattern: str, subject: str, body: object, from_server: bool = True) -> None:
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.callbacks[pattern](Message(subject.encode(), b"", b"", payload, producer))
+        self.callbacks[pattern](Message(subject.encode(), b"", b"", payload, 7, from_server=from_server))
 
     def info(self, name: str, **members: object) -> dict[str, object]:
         self.seq += 1
         info = {"name": name, "id": name.upper(), "cluster": "C", "ver": "2.15.1", "flags": 7}
         return info | {"jetstream": True, "seq": self.seq} | members
 
-    def statsz(self, name: str, js: object = JETSTREAM, producer: int = ROUTE, **members: object) -> None:
+    def statsz(self, name: str, js: object = JETSTREAM, from_server: bool = True, **members: object) -> None:
         body = {"server": self.info(name, **members), "statsz": {"jetstream": js}}
-        self.hear("$SYS.SERVER.*.STATSZ", f"$SYS.SERVER.{name.upper()}.STATSZ", body, producer)
+        self.hear("$SYS.SERVER.*.STATSZ", f"$SYS.SERVER.{name.upper()}.STATSZ", body, from_server)
 
     def conns(self, name: str, **members: object) -> None:
         body = {"server": self.info(name, **members), "acc": "A", "conns": 1}
@@ -228,11 +226,11 @@ async def test_what_was_heard_before_the_table_is_in_it(world: World) -> None:
 
 
 async def test_clients_do_not_speak_for_servers(world: World) -> None:
-    world.statsz("x", producer=CLIENT)
+    world.statsz("x", from_server=False)
     assert world.nodes.get(X) is None
     world.statsz("x")
-    world.statsz("x", cluster="D", producer=CLIENT)
-    world.leave("x", producer=CLIENT)
+    world.statsz("x", cluster="D", from_server=False)
+    world.leave("x", from_server=False)
     assert world.nodes.is_online(X)
     assert world.nodes.cluster_of(X) == "C"
 

@@ -12,7 +12,6 @@ from gnats.jetstream.cluster.account_usage import AccountUsage, UsageElsewhere, 
 from gnats.jetstream.control.cluster_usage import LOOKS_AT_ALL, USAGE_TICK, ClusterUsage
 from gnats.log.logger import SilentLogger
 
-ROUTE, CLIENT = 7, 8
 OWN = "ownownow"
 
 
@@ -30,7 +29,6 @@ class World:
         )
         self.updates = ClusterUsage(
             self.client,  # type: ignore[arg-type]
-            {ROUTE},
             OWN,
             lambda: [
                 SimpleNamespace(name=name, usage_here=lambda name=name: self.usage[name])
@@ -52,8 +50,10 @@ class World:
         self.usage[account] = usage
         self.totals += 1
 
-    def hear(self, payload: bytes, producer: int) -> None:
-        self.callbacks[b"$JSC.ARU.>"](Message(b"$JSC.ARU.A.xxxxxxxx", b"", b"", payload, producer))
+    def hear(self, payload: bytes, *, from_server: bool = True) -> None:
+        self.callbacks[b"$JSC.ARU.>"](
+            Message(b"$JSC.ARU.A.xxxxxxxx", b"", b"", payload, 7, from_server=from_server)
+        )
 
 
 @pytest.fixture
@@ -101,8 +101,8 @@ async def test_it_ends(world: World, clock: HeldClock) -> None:
 
 async def test_only_servers_are_believed(world: World) -> None:
     payload = encode_usage(AccountUsage({"": (1, 2)}))
-    world.hear(payload, CLIENT)
+    world.hear(payload, from_server=False)
     assert world.elsewhere.used("A", "") == (0, 0)
-    world.hear(payload, ROUTE)
-    world.hear(b"short", ROUTE)
+    world.hear(payload)
+    world.hear(b"short")
     assert world.elsewhere.used("A", "") == (1, 2)
