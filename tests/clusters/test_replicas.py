@@ -184,9 +184,6 @@ def test_what_cannot_be_replicated_yet_is_refused(members: Members) -> None:
         assert members.error(0, "STREAM.CREATE.U", body) == NOT_SUPPORTED, what
     assert members.error(0, "STREAM.INFO.U") == 10059
     name = replicated(members)
-    config = {"durable_name": "C", "ack_policy": "explicit"}
-    body = {"stream_name": name, "config": config}
-    assert members.error(1, f"CONSUMER.DURABLE.CREATE.{name}.C", body) == NOT_SUPPORTED
     for replicas in 1, 2, 5:
         changed = {"name": name, "subjects": [f"{name}.>"], "num_replicas": replicas}
         assert members.error(1, f"STREAM.UPDATE.{name}", changed) == NOT_SUPPORTED

@@ -62,7 +62,6 @@ NOT_FAILED = {
     "core.net.s2transport.s2_make": (1, COMPRESSED),
     "jetstream.replica.catchup.send_next": (1, "no scene has replicas: it is asked for again"),
     "jetstream.replica.raftnode.applied_new": (1, WITH_REPLICAS),
-    "jetstream.replica.raftnode.note": (1, WITH_REPLICAS),
     "jetstream.replica.streamops.compress": (1, "no scene has replicas: the message is not compressed"),
     "jetstream.replica.streamops.decode_compressed": (1, WITH_REPLICAS),
     "jetstream.replica.streamreplica.flight_new": (2, "no scene has replicas: the publisher gets an error"),

@@ -16,7 +16,7 @@ from gnats.jetstream.api.request import OFFLINE_DELAY, Request, Route
 from gnats.jetstream.errors import ApiError, Kind
 
 if TYPE_CHECKING:
-    from gnats.jetstream.cluster.entries import Asset, ConsumerAssignment, RaftGroup, StreamAssignment
+    from gnats.jetstream.cluster.entries import Asset, ConsumerAssignment, StreamAssignment
     from gnats.jetstream.control.metagroup import MetaGroup
 
 ANSWER_DELAY = OFFLINE_DELAY
@@ -85,10 +85,6 @@ class Answering:
     def _consumer(self, request: Request, stream: str, name: str) -> ConsumerAssignment | None:
         return self._cluster.state.consumer_or_inflight(request.account.name, stream, name)
 
-    def _is_mine(self, group: RaftGroup) -> bool:
-        """Whether this server is the only member of a group."""
-        return group.peers == (self._cluster.peer,)
-
     def _has_stream(self, request: Request, name: str) -> bool:
         assignment = self._stream(request, name)
         return assignment is not None and leads_stream(request, self._cluster.peer, assignment)
@@ -140,7 +136,7 @@ class Answering:
         assignment = self._consumer(request, stream, name)
         if assignment is None:
             self._missing(request, self._not_found(request, stream))
-        mine = assignment is not None and self._is_mine(assignment.group)
+        mine = assignment is not None and leads_consumer(request, self._cluster.peer, assignment)
         return self._info(request, assignment, errors.CONSUMER_OFFLINE, errors.CONSUMER_OFFLINE_REASON, mine)
 
     def _not_found(self, request: Request, stream: str) -> ApiError:
@@ -154,7 +150,9 @@ class Answering:
         if known is None or assignment is None:
             self._missing(request, self._not_found(request, stream))
             return False
-        return not known.unsupported and not assignment.unsupported and self._is_mine(assignment.group)
+        if known.unsupported or assignment.unsupported:
+            return False
+        return leads_consumer(request, self._cluster.peer, assignment)
 
     def _consumer_step_down(self, request: Request) -> bool:
         if self._cluster.is_leaderless:
@@ -164,7 +162,7 @@ class Answering:
         if assignment is None:
             self._missing(request, self._not_found(request, stream))
             return False
-        return self._is_mine(assignment.group)
+        return leads_consumer(request, self._cluster.peer, assignment)
 
 
 def leads_stream(request: Request, peer: str, assignment: StreamAssignment) -> bool:
@@ -174,6 +172,16 @@ def leads_stream(request: Request, peer: str, assignment: StreamAssignment) -> b
     jsa = request.js.accounts.get(assignment.account)
     stream = jsa.streams.get(assignment.name) if jsa else None
     return stream is not None and stream.member is not None and stream.member.leads
+
+
+def leads_consumer(request: Request, peer: str, assignment: ConsumerAssignment) -> bool:
+    """Whether this server, by the name `peer`, leads a consumer, as the only one that has it does."""
+    if assignment.group.peers == (peer,):
+        return True
+    jsa = request.js.accounts.get(assignment.account)
+    stream = jsa.streams.get(assignment.stream) if jsa else None
+    consumer = stream.consumers.get(assignment.name) if stream else None
+    return consumer is not None and consumer.member is not None and consumer.member.leads
 
 
 def all_offline(cluster: MetaGroup, peers: Iterable[str]) -> bool:

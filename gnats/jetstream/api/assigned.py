@@ -20,6 +20,7 @@ from gnats.jetstream.api.request import RESPONSE_TYPE, Request, Responder
 from gnats.jetstream.api.stream_requests import describe
 from gnats.jetstream.cluster.entries import Asset, ConsumerAssignment, StreamAssignment
 from gnats.jetstream.cluster.meta import Change, ConsumerChange, Kind, StreamChange
+from gnats.jetstream.control.consumermember import ConsumerMembership
 from gnats.jetstream.control.consumers import Consumer, consumer_info
 from gnats.jetstream.control.info import cluster_info
 from gnats.jetstream.control.membership import Membership, unreplicable
@@ -260,9 +261,10 @@ class Assigned:
         stream = jsa.streams.get(asset.stream)
         there = stream.consumers.get(asset.name) if stream else None
         if change.kind is Kind.REMOVED or not change.member:
+            answers = self._answers_here(asset, there)
             if there is not None and (change.previous is not None or there.created <= asset.created_ns):
                 await jsa.apply(ConsumerDeleteProposal(asset.stream, asset.name, there.created))
-            if change.kind is Kind.REMOVED and not change.recovering and asset.reply:
+            if change.kind is Kind.REMOVED and not change.recovering and asset.reply and answers:
                 self._responder.respond(self._request(asset, "consumer_delete_response"), {"success": True})
             return
         stream = jsa.stream(asset.stream)
@@ -279,25 +281,50 @@ class Assigned:
             raise errors.STREAM_OFFLINE_REASON(err=stream.offline_reason)
         if change.state is not None:
             raise errors.CLUSTER_UNSUPPORT_FEATURE()
-        if len(asset.group.peers) > 1:
+        replicated = len(asset.group.peers) > 1
+        if there is not None and there.replicated != replicated:
             raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
         if there is not None and there.created != asset.created_ns:
             await jsa.apply(ConsumerDeleteProposal(asset.stream, asset.name, there.created))
-        await jsa.apply(ConsumerProposal(asset.stream, asset.name, asset.config, asset.created_ns))
+        await jsa.apply(
+            ConsumerProposal(asset.stream, asset.name, asset.config, asset.created_ns, replicated=replicated)
+        )
         consumer = stream.consumer(asset.name)
+        if replicated and consumer.member is None:
+            await self._join_consumer(consumer, change)
+        elif consumer.leads:
+            self._describe_consumer(change, consumer)
+
+    async def _join_consumer(self, consumer: Consumer, change: ConsumerChange) -> None:
+        """Take part in a consumer's group; its first leader answers who has asked for the consumer."""
+        account = self.js.server_accounts.system_account
+        assert account
+        consumer.member = member = ConsumerMembership(consumer, change.assignment, self._meta.nodes, account)
+        if not change.recovering:
+            # The answer comes before the first message.
+            member.on_lead = lambda: self._describe_consumer(change, consumer)
+        try:
+            await member.open()
+        except (OSError, FilesError, MemoryError) as exc:
+            consumer.member = None
+            raise errors.CONSUMER_STORE_FAILED(err=exc) from exc
+
+    def _describe_consumer(self, change: ConsumerChange, consumer: Consumer) -> None:
+        """Answer who has asked for a consumer, or for its change."""
+        asset = change.assignment
         if change.recovering or not asset.reply or asset.subject.startswith(_PAUSE):
             return
         request = self._request(asset, "consumer_create_response")
         if asset.config.direct or asset.config.sourcing:
-            request.response_header = identity_header(stream)
+            request.response_header = identity_header(consumer.stream)
         self._responder.respond(request, consumer_info(consumer))
 
     # -- answers ---------------------------------------------------------------------------------------------
 
-    def _answers_here(self, asset: StreamAssignment, stream: Stream | None) -> bool:
-        """Whether this server answers for a stream: it leads it, or is the first where nobody does."""
-        if stream and stream.member and not stream.member.leaderless:
-            return stream.member.leads
+    def _answers_here(self, asset: Asset, there: Stream | Consumer | None) -> bool:
+        """Whether this server answers for an asset: it leads it, or is the first where nobody does."""
+        if there and there.member and not there.member.leaderless:
+            return there.member.leads
         return asset.group.peers[:1] == (self._meta.peer,)
 
     def _request(self, asset: Asset, response: str) -> Request:

@@ -22,7 +22,7 @@ from gnats.jetstream.settings.consumer_rules import is_group_name
 from gnats.runtime.steps import in_slices
 
 if TYPE_CHECKING:
-    from gnats.jetstream.control.consumers import Consumer
+    from gnats.jetstream.control.consumers import Consumer, ConsumerStream
     from gnats.jetstream.control.streams import Stream
 
 STREAM_IDENTITY = b"Nats-Stream-Identity"
@@ -90,7 +90,7 @@ async def create(request: Request) -> Json:
     return info
 
 
-def identity_header(stream: Stream) -> bytes:
+def identity_header(stream: ConsumerStream) -> bytes:
     """Return the header of a response that says which stream a consumer for sourcing is of."""
     return b"NATS/1.0\r\n%s: %s\r\n\r\n" % (STREAM_IDENTITY, stream.identity.encode())
 

@@ -170,7 +170,7 @@ class Infos:
         if not asset.group.is_member(self._cluster.peer):
             return False
         found = self._find(asset)
-        return not isinstance(found, Stream) or found.leads or bool(found.offline_reason)
+        return found is None or found.leads or bool(found.offline_reason)
 
     def _find(self, asset: Asset) -> Stream | Consumer | None:
         """Return an asset as it is at this server."""

@@ -37,8 +37,10 @@ from gnats.jetstream.cluster.placement import Placement, PlacementError
 from gnats.jetstream.cluster.views import AssignedConsumers, AssignedStreams
 from gnats.jetstream.control.account_info import CountedStream, account_info
 from gnats.jetstream.control.checks import CREATE_OR_UPDATE, StreamChecks, check_consumer
+from gnats.jetstream.control.consumers import Consumer
 from gnats.jetstream.control.info import is_long
 from gnats.jetstream.control.membership import unreplicable
+from gnats.jetstream.control.streams import Stream
 from gnats.jetstream.settings.config import LIMITS, ConsumerConfig, StreamConfig
 from gnats.nkeys.identity import random_name, server_hash
 from gnats.runtime.steps import in_slices
@@ -242,16 +244,18 @@ def _restore(request: Request) -> None:
 
 
 def _step_down(request: Request) -> Json:
-    """Let another server lead a stream; one that is its only server goes on to do so."""
+    """Let another server lead a stream or a consumer; one that is its only server goes on to do so."""
     request.check_level()
     jsa = request.jsa
-    stream = jsa.streams.get(request.tokens[3]) if request.tokens[0] == "STREAM" else None
-    if stream and stream.member:
+    found: Stream | Consumer | None = jsa.streams.get(request.tokens[3])
+    if isinstance(found, Stream) and request.tokens[0] == "CONSUMER":
+        found = found.consumers.get(request.tokens[4])
+    if found and found.member:
         placement = request.read(STEP_DOWN_BODY).get("placement")
         nodes, own = cluster_of(request).nodes, cluster_of(request).peer
-        known = {peer: node for peer in stream.member.group.peers if (node := nodes.get(peer))}
+        known = {peer: node for peer in found.member.group.peers if (node := nodes.get(peer))}
         preferred = "" if placement is None else preferred_peer(known, own, placement)
-        stream.member.step_down(preferred)
+        found.member.step_down(preferred)
     return {"success": True}
 
 
@@ -289,8 +293,6 @@ async def _create_consumer(request: Request) -> Json | None:
         raise LeftToOthers
     lead = Lead(request)
     stream_name, config = named(request, config, found.get("stream_name", ""))
-    if config.num_replicas > 1:
-        raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
     stream = lead.stream(stream_name)
     if config.direct and config.name:
         config = durable_for_sourcing(config)
@@ -301,12 +303,11 @@ async def _create_consumer(request: Request) -> Json | None:
     config = await check_consumer(
         lead.jsa, stream.config, there, config.with_static_metadata(), action=action, pedantic=pedantic
     )
-    if config.replicas(stream.config) > 1:
-        raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
     name = config.durable_name or config.name
     known = lead.state.consumer_or_inflight(lead.account, stream_name, name)
     cluster.propose_consumer(
-        Op.ASSIGN_CONSUMER, _changed(lead, known, config) if known else _placed(lead, stream, config, name)
+        Op.ASSIGN_CONSUMER,
+        _changed(lead, stream, known, config) if known else _placed(lead, stream, config, name),
     )
     return None
 
@@ -359,9 +360,13 @@ def _free_name(lead: Lead, stream: str) -> str:
             return name
 
 
-def _changed(lead: Lead, known: ConsumerAssignment, config: ConsumerConfig) -> ConsumerAssignment:
+def _changed(
+    lead: Lead, stream: StreamAssignment, known: ConsumerAssignment, config: ConsumerConfig
+) -> ConsumerAssignment:
     """Return the assignment of a consumer that changes. Raises ApiError."""
     lead.check_changeable(known)
+    if config.replicas(stream.config) != len(known.group.peers):
+        raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
     return replace(known.with_config(config), group=known.group.settled(), **lead.asked())
 
 

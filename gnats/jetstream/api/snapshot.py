@@ -169,7 +169,7 @@ class Snapshot:
 
 def consumer_document(consumer: Consumer, last_seq: int) -> Json:
     """Describe a consumer for a backup that has the messages up to `last_seq`."""
-    delivered, floor, pending, redelivered = decode_consumer(consumer.native.state())
+    delivered, floor, pending, redelivered = decode_consumer(consumer.recorded())
     state: Json = {
         "delivered": {"consumer_seq": delivered[0], "stream_seq": min(delivered[1], last_seq)},
         "ack_floor": {"consumer_seq": floor[0], "stream_seq": min(floor[1], last_seq)},

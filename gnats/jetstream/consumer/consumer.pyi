@@ -38,12 +38,13 @@ class Consumer(ConsumerBase):
         state: bytes | None = None,
         burst: int = ...,
         created: int = 0,
+        replicated: bool = False,
     ) -> None: ...
     def configure(self, config: ConsumerConfig) -> None:
         """Apply a configuration that check_consumer_update() has passed. Raises MemoryError."""
     def start(self) -> None:
         """Join the stream, subscribe and begin to deliver. Raises MemoryError."""
-    def close(self, *, deleted: bool = False) -> None:
+    def close(self, *, deleted: bool = False, follows: bool = False) -> None:
         """Leave the stream. Idempotent.
 
         With `deleted`, waiting pull requests are answered so; then call forget_unneeded(), unless the stream
@@ -69,8 +70,13 @@ class Consumer(ConsumerBase):
         """Whether the deliver subject of a push consumer has a subscriber."""
     def unpin(self) -> bool:
         """Unpin the pinned client; False when there is none."""
-    def reset(self, seq: int = 0) -> int:
-        """Restart at a sequence, 0: after the ack floor; return the sequence. Raises ResetError."""
+    def check_reset(self, seq: int) -> int:
+        """Return the sequence that a reset to `seq` begins at: behind the ack floor for 0.
+
+        Raises ResetError when the deliver policy does not allow it.
+        """
+    def reset(self, seq: int) -> None:
+        """Begin anew at a stream sequence, of check_reset()."""
     @staticmethod
     def notice(data: bytes) -> tuple[int, int, int, int, bytes]:
         """Decode an event's data: (stream seq, consumer seq, deliveries, ack time in ns, text).
@@ -82,7 +88,7 @@ class Consumer(ConsumerBase):
         """Whether the state has changed since the last call of state()."""
     def state(self) -> bytes:
         """Return the state as an unsealed o.dat. Raises MemoryError."""
-    def restore(self, data: bytes) -> None:
+    def restore(self, data: bytes, *, replicated: bool = False) -> None:
         """Continue from a state of state() or of nats-server. Call it before start().
 
         Raises ValueError, MemoryError.

@@ -90,6 +90,16 @@ class Advisories:
         for told, of in ((account, {}), (None, {"account": account.name})):
             self._publish(told, where, _TYPE + "stream_leader_elected", of | about)
 
+    def consumer_leader_elected(
+        self, account: Account, stream: str, consumer: str, leader: str, replicas: list[dict[str, Any]]
+    ) -> None:
+        """Advise that this server, by the name `leader`, leads a replicated consumer."""
+        where = f"{ADVISORY}.CONSUMER.LEADER_ELECTED.{stream}.{consumer}"
+        about = {"stream": stream, "consumer": consumer, "leader": leader, "replicas": replicas}
+        about |= self._domain
+        for told, of in ((account, {}), (None, {"account": account.name})):
+            self._publish(told, where, _TYPE + "consumer_leader_elected", of | about)
+
     def batch_abandoned(self, account: Account, stream: str, batch: bytes, why: AbandonReason) -> None:
         """Advise that an atomic batch was abandoned; in the system account, with the account's name."""
         where = f"{ADVISORY}.STREAM.BATCH_ABANDONED.{stream}"

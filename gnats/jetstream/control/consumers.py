@@ -35,8 +35,9 @@ from gnats.jetstream.settings.consumer_rules import check_consumer_reset, ending
 from gnats.system.files import replace_file
 
 if TYPE_CHECKING:
-    from gnats.jetstream.control.shared import StreamAccount
+    from gnats.jetstream.control.shared import ConsumerMember, StreamAccount
     from gnats.jetstream.disk.encryption import Seal
+    from gnats.jetstream.replica.consumerreplica import ConsumerReplica
     from gnats.jetstream.settings.config import StreamConfig
     from gnats.jetstream.stream.stream import Stream as NativeStream
     from gnats.store.store import MsgStore
@@ -81,6 +82,7 @@ class Consumer:
         created: int,
         *,
         offline_reason: str = "",
+        replicated: bool = False,
     ) -> None:
         self.stream = stream
         self._shared = stream.jsa.shared
@@ -89,10 +91,18 @@ class Consumer:
         self.config = replace(config, pause_until=utc(config.pause_until)) if config.pause_until else config
         self.created = created
         self.offline_reason = offline_reason
+        self.replicated = replicated
+        self.member: ConsumerMember | None = None
+        """Its place in its group, once it has joined that; None: this server decides alone."""
         self._native: NativeConsumer | None = None
         self._unwritten = False  # state() was called, and its result has not been written yet
         self._seal: Seal | None = None
         self._reset: tuple[Callable[[bytes], None], bytes] | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this server answers for the consumer."""
+        return self.member.leads if self.member else not self.replicated
 
     @property
     def directory(self) -> Path:
@@ -121,7 +131,8 @@ class Consumer:
     def start(self, restored: bytes = b"", *, recovering: bool = False) -> None:
         """Begin to deliver, from the position of the stored state, of `restored`, or of the configuration.
 
-        When `recovering`, the description is on the disk already. Raises ApiError.
+        When `recovering`, the description is on the disk already. A replicated one delivers when this server
+        leads its group. Raises ApiError.
         """
         undo: Undo | None = None
         try:
@@ -136,14 +147,22 @@ class Consumer:
             raise
 
     def _begin(self, restored: bytes, *, recovering: bool) -> None:
-        jsa = self.stream.jsa
-        shared = self._shared
         state, stored = restored or None, b""
         if self.is_stored:
-            if self._unlock(recovering=recovering):
+            if self._unlock(recovering=recovering) and not self.replicated:
                 stored = read_consumer_state(self.directory, self._seal)
             state = stored or state
-        self._native = NativeConsumer(
+        if self.replicated:
+            return
+        native = self._make(state)
+        if self.is_stored and not stored:
+            self.write(native.state())
+        self._start(native)
+
+    def _make(self, state: bytes | None) -> NativeConsumer:
+        """Make the data plane's half. Raises ValueError, OverflowError, MemoryError."""
+        jsa, shared = self.stream.jsa, self._shared
+        self._native = native = NativeConsumer(
             self.stream.native,
             self.name,
             self.config,
@@ -153,14 +172,45 @@ class Consumer:
             state=state,
             burst=shared.options().max_payload,
             created=self.created,
+            replicated=self.replicated,
         )
-        shared.register(self._native, self)
-        if self.is_stored and not stored:
-            self.write(self._native.state())
-        self._native.start()
-        client = shared.clients.of(jsa.account)
+        shared.register(native, self)
+        return native
+
+    def _start(self, native: NativeConsumer) -> None:
+        """Deliver, and answer to resets. Raises MemoryError."""
+        native.start()
+        client = self._shared.clients.of(self.stream.jsa.account)
         subject = f"$JS.API.CONSUMER.RESET.{self.stream.name}.{self.name}".encode()
         self._reset = client.unsubscribe, client.subscribe(subject, self._process_reset)
+
+    def lead(self, log: ConsumerReplica) -> bool:
+        """Deliver, from what the group has decided. False: this server does not lead it, or cannot."""
+        try:
+            native = self._make(log.state())
+            if log.lead(native):
+                self._start(native)
+                return True
+        except (ApiError, ValueError, OverflowError, MemoryError) as exc:
+            self._log.error(f"JetStream cluster: consumer {self._where} cannot deliver: {exc!r:.200}")
+        self.follow(log)
+        return False
+
+    def follow(self, log: ConsumerReplica) -> None:
+        """Leave it to another server to deliver. Idempotent."""
+        native, self._native = self._native, None
+        if native is not None:
+            log.follow()
+            self._leave(native)
+            native.close(follows=True)
+
+    def _leave(self, native: NativeConsumer) -> None:
+        """Hear of the data plane's half no more, nor of resets."""
+        if self._reset:
+            unsubscribe, sid = self._reset
+            unsubscribe(sid)
+            self._reset = None
+        self._shared.unregister(native)
 
     def _give_up(self, undo: Undo | None) -> None:
         """Undo _begin(), also half-way; remove the files that it has written if the consumer is new."""
@@ -229,24 +279,31 @@ class Consumer:
 
     def update(self, config: ConsumerConfig) -> None:
         """Change to a configuration that has been checked. Raises ApiError, with nothing changed."""
-        native, undo = self.native, None
+        native = self._native if self.replicated else self.native
+        undo = None
         try:
             if self.is_stored:
                 undo = Undo(self.directory)
                 self._write_meta(config)
-            native.configure(config)
-            if config.sourcing:
-                native.reset()
+            self._configure(native, config)
+            if config.sourcing and native:
+                native.reset(native.check_reset(0))
         except Exception as exc:
-            native.configure(self.config)
+            self._configure(native, self.config)
             if undo:
                 undo.undo()
             if isinstance(exc, OSError):
                 raise errors.CONSUMER_STORE_FAILED(err=os_error(exc)) from exc
             raise
         filters, self.config = self.config.filters, config
-        if filters != config.filters:
+        if filters != config.filters and native:
             self._shared.forget_unneeded(native)
+
+    def _configure(self, native: NativeConsumer | None, config: ConsumerConfig) -> None:
+        if native:
+            native.configure(config)
+        if self.member:
+            self.member.configure(config)
 
     def check_deletion(self) -> ConsumerDeleteProposal:
         """Return the proposal to delete the consumer."""
@@ -266,13 +323,14 @@ class Consumer:
         native, self._native = self._native, None
         if native is None:
             return None
-        if self._reset:
-            unsubscribe, sid = self._reset
-            unsubscribe(sid)
-        self._shared.unregister(native)
+        self._leave(native)
         native.close(deleted=deleting)
-        if not self.is_stored or not files:
-            return native
+        if self.is_stored and files:
+            self._settle(native, deleting=deleting)
+        return native
+
+    def _settle(self, native: NativeConsumer, *, deleting: bool) -> None:
+        """Write the state, or delete the files."""
         with self._shared.states.leaving(self):
             if deleting:
                 try:
@@ -280,9 +338,8 @@ class Consumer:
                 except OSError as exc:
                     if not isinstance(exc, FileNotFoundError):
                         self._log.error(f"Error removing consumer {self._where}: {os_error(exc)}")
-            elif native.is_dirty or self._unwritten:
+            elif not self.replicated and (native.is_dirty or self._unwritten):
                 self.write(native.state())
-        return native
 
     # -- the state -------------------------------------------------------------------------------------------
 
@@ -296,6 +353,12 @@ class Consumer:
             return None
         self._unwritten = True
         return self._native.state()
+
+    def recorded(self) -> bytes:
+        """Return the state, as an o.dat, unsealed. Raises ApiError for a consumer that is offline."""
+        if self._native is None and self.member and (state := self.member.state()):
+            return state
+        return self.native.state()
 
     def write(self, state: bytes) -> None:
         """Write the state file. Logs errors. Any thread, but only one at a time."""
@@ -375,7 +438,9 @@ class Consumer:
     # -- information -----------------------------------------------------------------------------------------
 
     def numbers(self) -> Json:
-        """Return the native consumer's position and counts."""
+        """Return the position and the counts: the native consumer's, or what the group has decided."""
+        if self._native is None and self.member:
+            return self.member.numbers()
         return self.native.info()
 
     def pause_remaining(self) -> int:
@@ -431,12 +496,16 @@ class Consumer:
         check_consumer_reset(self.config, seq, self.stream.seq_from_time)
         return ConsumerResetProposal(self.stream.name, self.name, seq)
 
-    def apply_reset(self, proposal: ConsumerResetProposal) -> int:
+    async def apply_reset(self, proposal: ConsumerResetProposal) -> int:
         """Reset the consumer; return the sequence that it goes on from. Raises ApiError."""
         try:
-            return self.native.reset(proposal.seq)
+            seq = self.native.check_reset(proposal.seq)
         except ResetError as exc:
             raise errors.CONSUMER_INVALID_RESET(err=exc) from exc
+        if self.member:
+            return await self.member.reset(seq)
+        self.native.reset(seq)
+        return seq
 
 
 def _reset_to(payload: bytes) -> int:
@@ -474,7 +543,8 @@ def consumer_info(consumer: Consumer, *, dynamic: bool = True) -> Json:
         "num_waiting": numbers["num_waiting"],
         "num_pending": numbers["num_pending"],
     }
-    if cluster := consumer.stream.jsa.shared.cluster_info:
+    cluster = consumer.member.cluster_info() if consumer.member else consumer.stream.jsa.shared.cluster_info
+    if cluster:
         info["cluster"] = cluster
     if numbers.get("push_bound"):
         info["push_bound"] = True

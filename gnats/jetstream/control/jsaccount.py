@@ -338,7 +338,7 @@ class JSAccount:
                 if deleted and not deleted.config.direct:
                     advisories.consumer_action(account, name, consumer, "delete")
             case ConsumerResetProposal(name, consumer):
-                return self.stream(name).consumer(consumer).apply_reset(proposal)
+                return await self.stream(name).consumer(consumer).apply_reset(proposal)
             case ConsumerUnpinProposal(name, consumer, group):
                 self.stream(name).consumer(consumer).apply_unpin(proposal)
                 kind = "consumer_group_unpinned"

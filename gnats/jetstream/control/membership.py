@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gnats.go.json import Json
-from gnats.go.text import rfc3339
 from gnats.jetstream import errors
-from gnats.jetstream.cluster.cluster_info import known_peers, replicas
+from gnats.jetstream.control.groupmember import GroupMember
 from gnats.jetstream.control.proposals import MessageDeleteProposal, PurgeProposal
 from gnats.jetstream.control.replica import Replica
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.settings.config import FILE, LIMITS
 from gnats.nkeys.identity import random_name
-from gnats.store.store import StoreFailure
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
-    from gnats.jetstream.cluster.entries import RaftGroup, StreamAssignment
+    from gnats.jetstream.cluster.entries import StreamAssignment
     from gnats.jetstream.cluster.nodes import Nodes
+    from gnats.jetstream.control.raftgroup import RaftGroup
     from gnats.jetstream.control.streams import Stream
     from gnats.jetstream.settings.config import StreamConfig
 
@@ -48,62 +44,43 @@ PURGE, DELETE = 5, 6
 _NAME_LEN = 8
 
 
-class Membership:
-    """A stream's place in its group. Used from the loop's thread only. open() it."""
+class Membership(GroupMember):
+    """A stream's place in its group. open() it."""
 
     def __init__(self, stream: Stream, assignment: StreamAssignment, nodes: Nodes, system: Account) -> None:
         shared = stream.jsa.shared
+        what = f"stream '{stream.jsa.name} > {stream.name}'"
+        super().__init__(shared, assignment.group, nodes, system, what)
         self.stream = stream
-        self.group: RaftGroup = assignment.group
-        self.nodes = nodes
-        self.failure = ""
-        self.on_lead: Callable[[], None] | None = None
-        """Called once, when this server leads: the requester of the stream is answered."""
-        self._directory = Path(shared.config.store_dir, system.name, "_js_", self.group.name)
-        self._system = system
         self._asked: dict[str, asyncio.Future[Any]] = {}
         self._replica = Replica(shared, system, stream.native, stream.store, self, assignment.sync)
         self._recovered = 0
         """The last record of the log that was there at the start."""
 
     @property
+    def raft(self) -> RaftGroup:
+        return self._replica.group
+
+    @property
     def leads(self) -> bool:
         return self._replica.leads
 
-    @property
-    def leaderless(self) -> bool:
-        """Whether no server leads, as far as this one knows."""
-        return not self._replica.group.led.is_set()
-
-    @property
-    def _where(self) -> str:
-        return f"'{self.stream.jsa.name} > {self.stream.name}'"
-
     async def open(self) -> None:
         """Join the group. Raises OSError, FilesError, MemoryError."""
-        is_new = not (self._directory / "peers.idx").exists()
-        peers = [peer.encode() for peer in self.group.peers]
+        is_new, peers = self.is_new(), self.peers()
         await self._replica.open(self.group.name, self.nodes.peer.encode(), lambda: (len(peers), peers))
-        node = self._replica.group.node
-        self._recovered = node.state()["pindex"]
-        self._replica.begin(recovering=not is_new)
-        if is_new and self.group.preferred in ("", self.nodes.peer):
-            node.campaign()
+        self._recovered = self.raft.node.state()["pindex"]
+        self.begin(is_new=is_new)
 
     # -- the group's -----------------------------------------------------------------------------------------
 
     def lead(self, term: int) -> None:
         """Store what is published from now on."""
-        stream, shared = self.stream, self.stream.jsa.shared
+        stream = self.stream
         stream.subscribe()
-        shared.log.notice(f"JetStream cluster new stream leader for {self._where}")
-        peers = known_peers(self.nodes, self._replica.group.node.state())
-        shared.advisories.stream_leader_elected(
-            stream.jsa.account, stream.name, self.nodes.name_of(self.nodes.peer), peers
+        self.shared.advisories.stream_leader_elected(
+            stream.jsa.account, stream.name, self.nodes.name_of(self.nodes.peer), self.led()
         )
-        if on_lead := self.on_lead:
-            self.on_lead = None
-            on_lead()
 
     def follow(self) -> None:
         """Leave it to another server."""
@@ -114,15 +91,8 @@ class Membership:
         """Who leads is asked for when it is needed."""
 
     def stopped(self, why: str) -> None:
-        self.failure = why
+        self.note_stopped(why)
         self.stream.native.unsubscribe()
-        self.stream.jsa.shared.log.error(
-            f"JetStream cluster stopped the replica of stream {self._where}: {why}"
-        )
-
-    def step_down(self, preferred: str = "") -> bool:
-        """Let another server lead. False: this one did not."""
-        return self._replica.group.node.step_down(preferred.encode())
 
     # -- changes ---------------------------------------------------------------------------------------------
 
@@ -142,7 +112,7 @@ class Membership:
         members |= {"subject": "", "reply": key}
         done = self._asked[key] = asyncio.get_running_loop().create_future()
         try:
-            if not self._replica.group.node.propose(bytes([op]) + json.dumps(members).encode()):
+            if not self.raft.node.propose(bytes([op]) + json.dumps(members).encode()):
                 raise errors.CLUSTER_NOT_LEADER()
             return await done
         finally:
@@ -188,31 +158,11 @@ class Membership:
         except (KeyError, TypeError, AttributeError) as exc:
             raise ValueError(f"a change that cannot be read: {exc!r}") from None
 
-    # -- descriptions ----------------------------------------------------------------------------------------
-
-    def cluster_info(self) -> Json:
-        """Describe the group (ClusterInfo)."""
-        group = self._replica.group
-        state = group.node.state()
-        info: Json = {"name": self.nodes.cluster_of(self.nodes.peer), "raft_group": self.group.name}
-        if leader := self.nodes.name_of(group.node.leader.decode(errors="replace")):
-            info["leader"] = leader
-        if group.leader_since is not None:
-            info["leader_since"] = rfc3339(group.leader_since)
-        info |= {"system_account": True, "traffic_account": self._system.name}
-        if others := replicas(self.nodes, state):
-            info["replicas"] = others
-        return info
-
     # -- its end ---------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Leave the group for now. Idempotent; logs errors."""
+    async def _close(self) -> None:
         self._fail_asked()
-        try:
-            await self._replica.close()
-        except (StoreFailure, OSError) as exc:
-            self.stream.jsa.shared.log.error(f"Error closing the group of stream {self._where}: {exc}")
+        await self._replica.close()
 
     def _fail_asked(self) -> None:
         """Fail whoever waits for a change."""
@@ -220,8 +170,3 @@ class Membership:
             if not asked.done():
                 asked.set_exception(errors.CLUSTER_NOT_LEADER())
         self._asked.clear()
-
-    async def remove(self) -> None:
-        """Remove the files of the group, after close(). Raises OSError."""
-        if self._directory.exists():
-            await asyncio.to_thread(shutil.rmtree, self._directory)

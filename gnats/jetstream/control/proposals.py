@@ -88,6 +88,8 @@ class ConsumerProposal(Proposal[None]):
     """In ns since 1970."""
     state: bytes = b""
     """The state that a new consumer continues from, as in its file; empty: it begins as `config` says."""
+    replicated: bool = False
+    """Whether a new one delivers only when this server leads its group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A Raft group of this server: that of the meta layer, or of a stream (createRaftGroup)."""
+"""A Raft group of this server: the meta layer's, a stream's or a consumer's (createRaftGroup)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from gnats.jetstream.replica.raftnode import (
     APPLIED_FOLLOW,
     APPLIED_LEAD,
     APPLIED_LEADER,
+    APPLIED_MUCH,
     APPLIED_SNAPSHOT,
+    APPLIED_SOME,
     APPLIED_TRUST,
     RAFT_NEWS,
     RaftNode,
@@ -167,6 +169,8 @@ class RaftGroup:
                     applied = number
             elif kind == APPLIED_CHANGE:
                 self._change(number, value)
+            elif kind in (APPLIED_SOME, APPLIED_MUCH):
+                self._grown(much=kind == APPLIED_MUCH)
             elif kind == APPLIED_LEAD:
                 self.leader_since = time_ns()
                 self.machine.lead(number)
@@ -192,6 +196,10 @@ class RaftGroup:
 
     def _change(self, index: int, data: bytes) -> None:
         """Carry out an entry that the stream's half has handed on, and then have the node resume."""
+        raise NotImplementedError
+
+    def _grown(self, *, much: bool) -> None:
+        """The data plane's half has applied something, or much, since the last snapshot."""
         raise NotImplementedError
 
     def _note_leader(self, leader: bytes) -> None:

@@ -7,7 +7,8 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
-from gnats.clock import Timer, call_later, sleep
+from gnats.clock import call_later, sleep
+from gnats.jetstream.control.groupmember import SnapshotTimer
 from gnats.jetstream.control.raftgroup import RaftGroup
 from gnats.jetstream.replica.catchup import CATCHUP_FAILED, Catchup, CatchupReceiver, CatchupSender
 from gnats.jetstream.replica.streamreplica import StreamReplica
@@ -28,10 +29,6 @@ ASK_AGAIN = 2.0
 """Seconds from a request for messages that came to nothing to the next one."""
 SILENT = 30.0
 """Seconds without a message after which a replica asks anew."""
-SNAPSHOT_INTERVAL = 120.0
-"""Seconds from a change to the snapshot that includes it."""
-SNAPSHOT_RECORDS = 65536
-"""Records after which a snapshot does not wait so long."""
 MOST_SENDERS = 32
 """Replicas that this server sends messages of one stream to at the same time."""
 _NAME_LEN = 8
@@ -66,6 +63,9 @@ class _StreamGroup(RaftGroup):
     def _change(self, index: int, data: bytes) -> None:
         self.machine.change(index, data)
 
+    def _grown(self, *, much: bool) -> None:
+        self.machine.grown(much=much)
+
 
 class Replica:
     """A stream's replica. Used from the loop's thread only. open() it, then begin()."""
@@ -89,7 +89,7 @@ class Replica:
         self._sync_sid = b""
         self._senders: set[_Sender] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._snapshot_timer: Timer | None = None
+        self._snapshots = SnapshotTimer(self.snapshot, self._spawn)
         self._closed = False
 
     async def open(
@@ -124,8 +124,14 @@ class Replica:
         raise AssertionError("take_over() does that")
 
     def taken(self) -> None:
-        """Have what has come in the next snapshot."""
-        self._snapshot_later()
+        """The stream's half knows what is applied."""
+
+    def grown(self, *, much: bool) -> None:
+        """Have what was applied in the next snapshot."""
+        if much:
+            self._snapshots.much_changed()
+        else:
+            self._snapshots.changed()
 
     def lead(self, term: int) -> None:
         self.leads = True
@@ -161,7 +167,6 @@ class Replica:
     def _resume(self, index: int) -> None:
         if not self._closed:
             self.group.node.resume(index)
-            self._snapshot_later()
 
     def _spawn(self, work: Awaitable[object]) -> None:
         async def run() -> None:
@@ -180,15 +185,6 @@ class Replica:
 
     # -- snapshots -------------------------------------------------------------------------------------------
 
-    def _snapshot_later(self) -> None:
-        if self._snapshot_timer is None and not self._closed:
-            self._snapshot_timer = call_later(SNAPSHOT_INTERVAL, self._snapshot_due)
-
-    def _snapshot_due(self) -> None:
-        self._snapshot_timer = None
-        if not self._closed and not self.catching_up:
-            self._spawn(self.snapshot())
-
     async def snapshot(self) -> bool:
         """Replace the records that are applied by a snapshot. False: there is nothing to replace.
 
@@ -197,7 +193,7 @@ class Replica:
         node, store = self.group.node, self.store
         state = node.state()
         index = state["applied"]
-        if index <= state["snapshot"] or self.group.node.failure:
+        if self._closed or self.catching_up or index <= state["snapshot"] or self.group.node.failure:
             return False
 
         def make() -> bool:
@@ -304,8 +300,7 @@ class Replica:
             return
         self._closed = True
         self._unsubscribe()
-        if self._snapshot_timer:
-            self._snapshot_timer.cancel()
+        self._snapshots.close()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gnats.jetstream.control.proposals import MessageDeleteProposal, Proposal, PurgeProposal, Result
     from gnats.jetstream.engine.engine import Engine
     from gnats.jetstream.replica.raftnode import RaftNode
+    from gnats.jetstream.settings.config import ConsumerConfig
     from gnats.log.logger import Logger
     from gnats.options.options import Options
     from gnats.options.values.jetstream import JetStreamConfig
@@ -171,6 +172,44 @@ class Member(Protocol):
 
     async def propose(self, proposal: PurgeProposal | MessageDeleteProposal) -> Any:
         """Have all servers carry out a change; return its result here. Raises ApiError."""
+
+    def cluster_info(self) -> Json:
+        """Describe the group (ClusterInfo)."""
+
+    async def close(self) -> None:
+        """Leave the group for now."""
+
+    async def remove(self) -> None:
+        """Remove the files of the group. Raises OSError."""
+
+
+class ConsumerMember(Protocol):
+    """A consumer's place in its Raft group: a ConsumerMembership."""
+
+    group: RaftGroup
+
+    @property
+    def leads(self) -> bool:
+        """Whether this server leads the consumer, and delivers."""
+
+    @property
+    def leaderless(self) -> bool:
+        """Whether no server leads it, as far as this one knows."""
+
+    def step_down(self, preferred: str = "") -> bool:
+        """Let another server lead. False: this one did not."""
+
+    def configure(self, config: ConsumerConfig) -> None:
+        """Apply a changed configuration."""
+
+    async def reset(self, seq: int) -> int:
+        """Have all servers reset the consumer; return the sequence that it goes on from. Raises ApiError."""
+
+    def state(self) -> bytes | None:
+        """Return what the group has decided, as an o.dat, unsealed; None: nothing yet."""
+
+    def numbers(self) -> Json:
+        """Return the position and the counts that the group has decided."""
 
     def cluster_info(self) -> Json:
         """Describe the group (ClusterInfo)."""

@@ -395,6 +395,7 @@ class Stream:
         await self.origins.wind_down()
         if self.member:
             await self.member.close()
+        await self._leave_groups()
         for consumer in list(self.consumers.values()):
             consumer.stop()
         sources = self.origins.state() if self._store is not None else None
@@ -407,6 +408,11 @@ class Stream:
             except (StoreFailure, OSError) as exc:
                 self._log.error(f"Error stopping stream '{self.jsa.name} > {self.name}': {exc}")
         self._native = self._store = None
+
+    async def _leave_groups(self, *, removes: bool = False) -> None:
+        """Have the consumers leave their groups, and remove the files of these. Raises ApiError."""
+        for consumer in list(self.consumers.values()):
+            await _leave_group(consumer, removes=removes)
 
     def go_offline(self, reason: str) -> None:
         """Stop, and stay in lists as an offline stream with this reason."""
@@ -423,6 +429,7 @@ class Stream:
 
     async def delete(self) -> None:
         """Stop, and delete the files. Raises ApiError."""
+        await self._leave_groups(removes=True)
         for consumer in list(self.consumers.values()):
             consumer.stop(deleting=True, files=False)  # their files are in the stream's directory
         self.consumers.clear()
@@ -622,7 +629,13 @@ class Stream:
                 there.complete(proposal.config)
             )  # a meta leader leaves this to the consumer's server
             return there
-        consumer = Consumer(self, proposal.name, completed(proposal.config), proposal.created)
+        consumer = Consumer(
+            self,
+            proposal.name,
+            completed(proposal.config),
+            proposal.created,
+            replicated=proposal.replicated,
+        )
         consumer.start(proposal.state)
         self.enter_consumer(consumer)
         return consumer
@@ -634,7 +647,8 @@ class Stream:
         config = with_defaults(config, self.config, server, limits)
         overlaps = self._shared.overlaps
         check_consumer_cfg(config, server, self.config, limits, recovering=True, overlaps=overlaps)
-        consumer = Consumer(self, name, completed(config), created)
+        replicated = self.replicated and config.replicas(self.config) > 1
+        consumer = Consumer(self, name, completed(config), created, replicated=replicated)
         consumer.start(recovering=True)
         self.enter_consumer(consumer)
         return consumer
@@ -667,10 +681,22 @@ class Stream:
             return None
         del self.consumers[consumer.name]
         self._count(consumer, -1)
+        await asyncio.shield(_leave_group(consumer, removes=True))
         native = consumer.stop(deleting=True)
         if native and self.config.retention == INTEREST:
             await asyncio.shield(self._shared.forget_unneeded(native))
         return consumer
+
+
+async def _leave_group(consumer: Consumer, *, removes: bool) -> None:
+    """Have a consumer leave its group, if it has one, and remove the files of that. Raises ApiError."""
+    if consumer.member:
+        await consumer.member.close()
+        if removes:
+            try:
+                await consumer.member.remove()
+            except OSError as exc:
+                raise errors.CONSUMER_STORE_FAILED(err=os_error(exc)) from exc
 
 
 class _Consumers:

@@ -23,6 +23,10 @@ APPLIED_TRUST: int
 """Records that were lost to damage are there again."""
 APPLIED_LEADER: int
 """Another peer leads as far as this server knows, or none; the value is its name or b""."""
+APPLIED_SOME: int
+"""A machine's state is not that of the last snapshot any more."""
+APPLIED_MUCH: int
+"""Much was applied since the last snapshot: it is time for the next one."""
 APPLIED_CHANGE: int
 """An entry that the machine has handed on; carry it out, then call resume()."""
 

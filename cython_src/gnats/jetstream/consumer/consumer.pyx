@@ -26,12 +26,9 @@ from gnats.includes.units cimport MILLISECOND, SECOND
 from gnats.jetstream.consumer.consumeracks cimport on_ack, on_flow_control
 from gnats.jetstream.consumer.consumerdelivery cimport on_kicked, on_run, on_timer
 from gnats.jetstream.consumer.consumerentry cimport OP_FORGOTTEN, OP_MOVED, OP_RESET
-from gnats.jetstream.consumer.consumerlog cimport local_consumer_log, restore_state, snapshot_state
+from gnats.jetstream.consumer.consumerlog cimport local_consumer_log
 from gnats.jetstream.consumer.consumerpull cimport on_request, process_waiting
 from gnats.jetstream.consumer.consumerstate cimport (
-    POLICY_FLOW_CONTROL,
-    POLICY_NONE,
-    ConsumerSettings,
     ConsumerState,
     Notice,
     kick,
@@ -43,7 +40,6 @@ from gnats.jetstream.consumer.consumerstate cimport (
     propose_position,
     select_starting_seq,
     stream_num_pending,
-    wait_of,
     wake,
 )
 from gnats.jetstream.consumer.consumertimers cimport update_delivery_interest
@@ -59,8 +55,10 @@ from gnats.jetstream.consumer.pinning cimport PIN_N, unassign_pin
 from gnats.jetstream.consumer.redelivery cimport force_expire_pending
 from gnats.jetstream.consumer.removals cimport on_count_off, on_need_ack, on_purged, on_removed
 from gnats.jetstream.consumer.requests cimport WaitingRequest, waitq_free
-from gnats.jetstream.consumer.send_queue cimport outq_ended, outq_status
+from gnats.jetstream.consumer.send_queue cimport outq_cut, outq_ended, outq_status
+from gnats.jetstream.consumer.settings cimport POLICY_FLOW_CONTROL, POLICY_NONE, ConsumerSettings, wait_of
 from gnats.jetstream.consumer.skiplist cimport skip_free
+from gnats.jetstream.consumer.stored cimport stored_restore, stored_snapshot
 from gnats.jetstream.engine.consumerbase cimport ConsumerType
 from gnats.jetstream.engine.nativesubs cimport subscribe_native
 from gnats.jetstream.state.streamcore cimport INTEREST_POLICY, LIMITS_POLICY, StreamCore, remove_unneeded
@@ -109,7 +107,8 @@ cdef class Consumer(ConsumerState):
     `config`: a checked gnats.jetstream.settings.config.ConsumerConfig. `account`: the account's name. `domain`,
     `reply_v2`: the form of reply subjects. `state`: where to go on (bytes of an o.dat, unsealed); without it, begin
     where the configuration says. `burst`: bytes of the rate limit's burst where the stream has no max_msg_size.
-    `created`: ns since 1970, 0 for now. It delivers nothing before start().
+    `created`: ns since 1970, 0 for now. `replicated`: a group has decided about the state, of which the stream may have
+    less here for now. It delivers nothing before start().
 
     It posts EV_JETSTREAM events to the control poller's inbox: `a` is a ConsumerEvent, the data is for notice(). Raises
     ValueError for a state that cannot be decoded, MemoryError.
@@ -133,6 +132,7 @@ cdef class Consumer(ConsumerState):
         bytes state=None,
         int64_t burst=MAX_PAYLOAD_SIZE,
         int64_t created=0,
+        bint replicated=False,
     ):
         cdef bytes names = stream.name.encode() + b"." + name.encode()
         cdef bytes v2 = f"{domain or '_'}.{server_hash(account)}.".encode() + names
@@ -161,7 +161,7 @@ cdef class Consumer(ConsumerState):
         self.names = (names, v2)
         self.dirty = True   # no CONSUMER_DIRTY is posted before start()
         if state is not None:
-            self.restore(state)
+            self.restore(state, replicated=replicated)
         elif not select_starting_seq(
             self, DELIVER_POLICIES[config.deliver_policy], config.opt_start_seq, unix_ns(config.opt_start_time)
         ):
@@ -191,10 +191,10 @@ cdef class Consumer(ConsumerState):
         pthread_mutex_lock(&self.lock)
         before = self.cfg
         self.cfg = cfg
-        e = pending_first(&self.pending)
+        e = pending_first(&self.stored.pending)
         while e != NULL:
-            pending_set_deadline(&self.pending, e, time_after(e.ts, wait_of(self, e.rdc)))
-            e = pending_next(&self.pending, e)
+            pending_set_deadline(&self.stored.pending, e, time_after(e.ts, wait_of(&self.cfg, e.rdc)))
+            e = pending_next(&self.stored.pending, e)
         if config.inactive_threshold != self.config.inactive_threshold:
             self.inactive_at = time_after(now, cfg.inactive) if cfg.inactive else 0
         else:
@@ -249,10 +249,12 @@ cdef class Consumer(ConsumerState):
             subscribe(self, b"$JS.FC." + v2 + b".*", on_flow_control)
         kick(self)
 
-    def close(self, *, bint deleted=False) -> None:
+    def close(self, *, bint deleted=False, bint follows=False) -> None:
         """Leave the stream. Idempotent. With `deleted`, answer the waiting requests with 409 Consumer Deleted; the
-        caller then calls forget_unneeded(), unless the stream is deleted too."""
+        caller then calls forget_unneeded(), unless the stream is deleted too. With `follows`, another server delivers
+        from now on: tell them so."""
         cdef WaitingRequest *wr
+        cdef const char *why = b"409 Consumer Deleted" if deleted else b"409 Leadership Change"
         if self.closed:
             return
         for address in self.subs:
@@ -264,9 +266,10 @@ cdef class Consumer(ConsumerState):
         pthread_mutex_lock(&self.lock)
         self.closed = True
         store8(&self.hungry, 0)
+        outq_cut(&self.out, self.proposals.committed)
         wr = self.waiting.head
-        while wr != NULL and deleted:
-            outq_status(&self.out, wr.reply, wr.reply_n, NULL, 0, b"409 Consumer Deleted", b"")
+        while wr != NULL and (deleted or follows):
+            outq_status(&self.out, wr.reply, wr.reply_n, NULL, 0, why, b"")
             wr = wr.next
         waitq_free(&self.waiting)
         pthread_mutex_unlock(&self.lock)
@@ -335,16 +338,16 @@ cdef class Consumer(ConsumerState):
         if not self.cfg.push and not self.closed:
             process_waiting(self, False, monotonic_ns())
         stored = not self.cfg.direct and (
-            not self.cfg.memory or self.delivered.consumer != 0 or self.delivered.stream != 0)
+            not self.cfg.memory or self.stored.delivered.consumer != 0 or self.stored.delivered.stream != 0)
         out = {
-            "delivered_consumer": self.delivered.consumer if stored else max(self.dseq, 1) - 1,
-            "delivered_stream": self.delivered.stream if stored else max(self.sseq, 1) - 1,
+            "delivered_consumer": self.stored.delivered.consumer if stored else max(self.dseq, 1) - 1,
+            "delivered_stream": self.stored.delivered.stream if stored else max(self.sseq, 1) - 1,
             "delivered_last": self.ldt,
-            "ack_floor_consumer": self.adflr if self.cfg.direct else self.floor.consumer,
-            "ack_floor_stream": self.asflr if self.cfg.direct else self.floor.stream,
+            "ack_floor_consumer": self.adflr if self.cfg.direct else self.stored.floor.consumer,
+            "ack_floor_stream": self.asflr if self.cfg.direct else self.stored.floor.stream,
             "ack_floor_last": self.lat,
-            "num_ack_pending": self.pending.n,
-            "num_redelivered": self.pending.nredelivered if self.cfg.max_deliver != 1 else 0,
+            "num_ack_pending": self.stored.pending.n,
+            "num_redelivered": self.stored.pending.nredelivered if self.cfg.max_deliver != 1 else 0,
             "num_waiting": self.waiting.n,
             "num_pending": pending,
             "push_bound": bool(self.cfg.push and self.active),
@@ -374,13 +377,12 @@ cdef class Consumer(ConsumerState):
         wake_now(self)
         return had
 
-    def reset(self, uint64_t seq=0) -> int:
-        """Begin anew at stream sequence `seq`, or behind the ack floor for 0. Return the sequence.
+    def check_reset(self, uint64_t seq) -> int:
+        """Return the sequence that a reset to `seq` begins at: behind the ack floor for 0.
 
         Raises ResetError when the deliver policy does not allow it.
         """
         cdef uint64_t first = 0
-        cdef bint count
         if seq:
             if self.config.deliver_policy == "by_start_sequence":
                 if seq < self.config.opt_start_seq:
@@ -393,10 +395,17 @@ cdef class Consumer(ConsumerState):
                     raise ResetError("below start time")
             elif self.config.deliver_policy != "all":
                 raise ResetError("not allowed")
+            return seq
         pthread_mutex_lock(&self.lock)
-        if seq == 0:
-            seq = self.asflr + 1
-        count = self.sseq != seq or self.pending.n
+        seq = self.asflr + 1
+        pthread_mutex_unlock(&self.lock)
+        return seq
+
+    def reset(self, uint64_t seq) -> None:
+        """Begin anew at a stream sequence, of check_reset()."""
+        cdef bint count
+        pthread_mutex_lock(&self.lock)
+        count = self.sseq != seq or self.stored.pending.n
         skip_free(&self.skips)
         self.sseq = seq
         self.dseq = 1
@@ -408,7 +417,6 @@ cdef class Consumer(ConsumerState):
             stream_num_pending(self)
         pthread_mutex_unlock(&self.lock)
         kick(self)
-        return seq
 
     @staticmethod
     def notice(bytes data not None) -> tuple[int, int, int, int, bytes]:
@@ -437,7 +445,7 @@ cdef class Consumer(ConsumerState):
         memset(&snap, 0, sizeof(snap))
         with nogil:
             pthread_mutex_lock(&self.lock)
-            if snapshot_state(self, &snap):
+            if stored_snapshot(&self.stored, &snap):
                 out = <uint8_t *> malloc(consumer_bound(&snap))
                 if out != NULL:
                     self.dirty = False
@@ -452,7 +460,7 @@ cdef class Consumer(ConsumerState):
         finally:
             free(out)
 
-    def restore(self, bytes data not None) -> None:
+    def restore(self, bytes data not None, *, bint replicated=False) -> None:
         """Go on from a state that state() or nats-server encoded. Call it before start().
 
         Raises ValueError for a state that cannot be decoded, MemoryError.
@@ -468,13 +476,13 @@ cdef class Consumer(ConsumerState):
         pthread_mutex_unlock(&self.store.lock)
         pthread_mutex_lock(&self.lock)
         try:
-            if not restore_state(self, &snap, first):
+            if not stored_restore(&self.stored, &self.cfg, &snap, first):
                 raise MemoryError
-            self.sseq = self.delivered.stream + 1
-            self.dseq = self.delivered.consumer + 1
-            self.adflr = self.floor.consumer
-            self.asflr = self.floor.stream
-            if self.sseq - 1 > last:
+            self.sseq = self.stored.delivered.stream + 1
+            self.dseq = self.stored.delivered.consumer + 1
+            self.adflr = self.stored.floor.consumer
+            self.asflr = self.stored.floor.stream
+            if self.sseq - 1 > last and not replicated:
                 reconcile_with_stream(self, last)
                 self.reconciled = True
                 if self.sseq < self.config.opt_start_seq:
@@ -627,13 +635,13 @@ cdef void reconcile_with_stream(ConsumerState o, uint64_t last) noexcept nogil:
         o.adflr = o.dseq - 1 if o.dseq else 0
         op = OP_RESET
     else:
-        for i in range(1, o.pending.used + 1):
-            e = &o.pending.entries[i]
+        for i in range(1, o.stored.pending.used + 1):
+            e = &o.stored.pending.entries[i]
             if e.seq > last and (e.flags or e.rdc):
                 propose_of(o, OP_FORGOTTEN, e.seq)
-                if o.pending.used == 0:
+                if o.stored.pending.used == 0:
                     break
-        e = pending_last(&o.pending)
+        e = pending_last(&o.stored.pending)
     o.sseq = e.seq + 1 if e != NULL else o.asflr + 1
     o.dseq = e.dseq + 1 if e != NULL else o.adflr + 1
     propose_position(o, op)

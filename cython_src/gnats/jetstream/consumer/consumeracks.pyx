@@ -38,15 +38,13 @@ from gnats.jetstream.consumer.consumerstate cimport (
     CONSUMER_BAD_NAK,
     CONSUMER_NAKED,
     CONSUMER_TERMINATED,
-    POLICY_ALL,
-    POLICY_EXPLICIT,
-    POLICY_FLOW_CONTROL,
-    POLICY_NONE,
     ConsumerState,
+    hand_over,
     notify,
     restart_wait,
     suppress_deletion,
     update_acks,
+    waits_for_quorum,
     wake,
 )
 from gnats.jetstream.consumer.flowcontrol cimport flow_answered
@@ -59,6 +57,8 @@ from gnats.jetstream.consumer.pending cimport (
     pending_find,
 )
 from gnats.jetstream.consumer.redelivery cimport move_ack_floor
+from gnats.jetstream.consumer.send_queue cimport outq_answer
+from gnats.jetstream.consumer.settings cimport POLICY_ALL, POLICY_EXPLICIT, POLICY_FLOW_CONTROL, POLICY_NONE
 from gnats.jetstream.engine.barrier cimport batch_time, js_poller_of
 from gnats.jetstream.engine.outbox cimport publish_now
 from gnats.jetstream.engine.shortage cimport report_shortage
@@ -83,7 +83,7 @@ cdef void process_ack(
     cdef size_t rest_n
     cdef int64_t wall = batch_time(js_poller_of(ps))
     cdef int what = parse_ack(msg, n, &rest, &rest_n)
-    cdef bint answer, signal = False
+    cdef bint answer, left, signal = False
     acked_init(&acked)
     ack_reply_info(subject.p, subject.n, &info)
     answer = info.sseq != 0
@@ -105,8 +105,15 @@ cdef void process_ack(
         rest = trim(rest, &rest_n)
         answer = process_term(
             o, info.sseq, info.dseq, info.dc, wall, rest, min(rest_n, <size_t> REASON_ROOM), &acked, &signal)
+    if answer and reply.n and waits_for_quorum(o):
+        answer = False
+        if not outq_answer(&o.out, reply.p, reply.n, o.proposals.n):
+            report_shortage(ps)
+    left = o.proposals.used != 0
     pthread_mutex_unlock(&o.lock)
     release_acked(o, ps, &acked)
+    if left:
+        hand_over(o, ps)
     if what == ACK_NEXT:
         process_next_msg_request(o, ps, reply.p, reply.n, rest, rest_n)
     if answer and reply.n:
@@ -133,7 +140,7 @@ cdef bint process_ack_msg(
     cdef const DeliveredMsg *e
     cdef ConsumerOutcome outcome
     cdef bint removes = o.cfg.retention != LIMITS_POLICY
-    cdef bint full = o.cfg.max_ack_pending and o.pending.n >= o.cfg.max_ack_pending
+    cdef bint full = o.cfg.max_ack_pending and o.stored.pending.n >= o.cfg.max_ack_pending
     cdef bint beyond
     if sseq >= o.sseq and (not o.cfg.flow_control or o.cfg.ack_policy == POLICY_ALL):
         pthread_mutex_lock(&o.store.lock)
@@ -147,7 +154,7 @@ cdef bint process_ack_msg(
     if not removes:
         acked = NULL
     if o.cfg.ack_policy == POLICY_EXPLICIT:
-        e = pending_find(&o.pending, sseq)
+        e = pending_find(&o.stored.pending, sseq)
         if e != NULL and e.flags & PENDING:
             if sampler != NULL:
                 sample_ack(o, sampler, e, sseq, dseq, dc)
@@ -187,29 +194,29 @@ cdef bint process_nak(
 ) noexcept nogil:
     """Handle a -NAK. Return True when run() is to be called: to deliver the message again, or to arm the timer for its
     delay."""
-    cdef DeliveredMsg *e = pending_find(&o.pending, sseq)
+    cdef DeliveredMsg *e = pending_find(&o.stored.pending, sseq)
     cdef int64_t delay
     cdef bint bad
     if dseq <= o.adflr or dseq > o.dseq or e == NULL or not e.flags & PENDING:
         return False
     notify(o, CONSUMER_NAKED, sseq, dseq, dc, 0, NULL, 0)
     if nak_delay(rest, n, &delay, &bad):
-        pending_dequeue(&o.pending, e)
+        pending_dequeue(&o.stored.pending, e)
         # Move its delivery into the past, so that its ack wait ends after the delay.
-        restart_wait(o, sseq, time_after(time_before(wall, o.cfg.ack_wait), delay))
+        restart_wait(o, sseq, time_after(time_before(wall, o.cfg.ack_wait), delay), True)
         o.ldt = wall
         return True   # run() arms the timer
     if bad:
         rest = trim(rest, &n)
         notify(o, CONSUMER_BAD_NAK, sseq, dseq, dc, 0, rest, min(n, <size_t> REASON_ROOM))
     if not e.flags & QUEUED:
-        pending_enqueue(&o.pending, sseq)
+        pending_enqueue(&o.stored.pending, sseq)
     return True
 
 
 cdef void progress_update(ConsumerState o, uint64_t sseq, int64_t wall) noexcept nogil:
     """Handle a +WPI: begin the message's ack wait anew."""
-    if restart_wait(o, sseq, wall) == ENTRY_APPLIED:
+    if restart_wait(o, sseq, wall, True) == ENTRY_APPLIED:
         o.ldt = wall
 
 

@@ -18,10 +18,8 @@ from gnats.jetstream.consumer.consumerentry cimport ENTRY_REFUSED, OP_FORGOTTEN,
 from gnats.jetstream.consumer.consumerpull cimport next_waiting, process_waiting
 from gnats.jetstream.consumer.consumerstate cimport (
     CONSUMER_MAX_DELIVERIES,
-    POLICY_FLOW_CONTROL,
-    POLICY_NONE,
-    PRIORITY_PINNED,
     ConsumerState,
+    hand_over,
     kick,
     lowest_pending,
     notify,
@@ -40,6 +38,7 @@ from gnats.jetstream.consumer.pending cimport (
     pending_pop,
 )
 from gnats.jetstream.consumer.pinning cimport PIN_N
+from gnats.jetstream.consumer.proposals cimport MOST_UNDER_WAY
 from gnats.jetstream.consumer.redelivery cimport give_up
 from gnats.jetstream.consumer.requests cimport WaitingRequest, heartbeat_after, waitq_add, waitq_set_n
 from gnats.jetstream.consumer.send_queue cimport (
@@ -51,7 +50,9 @@ from gnats.jetstream.consumer.send_queue cimport (
     outq_add,
     outq_drop,
     outq_status,
+    outq_take,
 )
+from gnats.jetstream.consumer.settings cimport POLICY_FLOW_CONTROL, POLICY_NONE, PRIORITY_PINNED
 from gnats.jetstream.consumer.skiplist cimport has_skips, next_skipped
 from gnats.jetstream.engine.barrier cimport batch_time, js_poller_of, last_visible, run_again, run_when_visible
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase
@@ -112,7 +113,7 @@ cdef void run(ConsumerState o, PollState *ps) noexcept nogil:
     cdef OutQ taken
     cdef int64_t wall
     cdef int found = GATHER_MORE, rounds = 0
-    cdef bint done
+    cdef bint done, left
     exchange8(&o.again, 1)
     fence()
     if exchange8(&o.busy, 1):
@@ -126,10 +127,17 @@ cdef void run(ConsumerState o, PollState *ps) noexcept nogil:
         else:
             timers_due(o, ps, wall)
             found = gather(o, ps, wall)
-        taken = o.out
-        o.out = o.spare
+        if o.raft is None:
+            taken = o.out
+            o.out = o.spare
+        else:
+            taken = o.spare
+            take_committed(o, &taken)
+        left = o.proposals.used != 0
         done = o.cfg.ack_policy == POLICY_NONE and o.cfg.retention != LIMITS_POLICY
         pthread_mutex_unlock(&o.lock)
+        if left:
+            hand_over(o, ps)
         send_all(o, ps, &taken, done)
         if taken.cap > QUEUE_KEPT:
             free(taken.p)
@@ -183,10 +191,14 @@ cdef int gather(ConsumerState o, PollState *ps, int64_t wall) noexcept nogil:
             break
         if n >= SLICE_MSGS or bytes >= SLICE_BYTES:
             break
+        if o.proposals.n - o.proposals.committed >= MOST_UNDER_WAY:
+            full = True   # what is committed runs it again
+            found = GATHER_WAIT
+            break
         if o.held_until > ps.now:
             found = GATHER_HELD
             break
-        if o.pending.nqueued:
+        if o.stored.pending.nqueued:
             if ahead.npc < 0:
                 pthread_mutex_lock(&o.store.lock)
                 ahead.npc = num_pending(o)
@@ -197,7 +209,7 @@ cdef int gather(ConsumerState o, PollState *ps, int64_t wall) noexcept nogil:
                 found = GATHER_WAIT
                 break
             continue
-        if o.cfg.max_ack_pending and o.pending.n >= o.cfg.max_ack_pending:
+        if o.cfg.max_ack_pending and o.stored.pending.n >= o.cfg.max_ack_pending:
             full = True
             found = GATHER_WAIT
             break
@@ -248,7 +260,7 @@ cdef bint look_ahead(ConsumerState o, PollState *ps, Lookahead *a, uint64_t most
     if not o.cfg.push and o.waiting.n == 1 and 0 < o.waiting.head.n < <int64_t> most:
         most = <uint64_t> o.waiting.head.n
     if o.cfg.max_ack_pending:
-        most = min(most, o.cfg.max_ack_pending - o.pending.n)
+        most = min(most, o.cfg.max_ack_pending - o.stored.pending.n)
     pthread_mutex_lock(&o.store.lock)
     visible = last_visible(o.stream)
     while a.n < AHEAD and a.n < most:
@@ -328,9 +340,9 @@ cdef int64_t redeliver(ConsumerState o, PollState *ps, int64_t wall, int64_t npc
     cdef const DeliveredMsg *e
     cdef StoreMsg sm
     cdef bint signal = False
-    cdef uint64_t seq = pending_pop(&o.pending), dc
+    cdef uint64_t seq = pending_pop(&o.stored.pending), dc
     cdef int rc
-    e = pending_find(&o.pending, seq)
+    e = pending_find(&o.stored.pending, seq)
     dc = <uint64_t> (e.rdc + 2)
     if o.cfg.max_deliver and dc > o.cfg.max_deliver:
         if dc == o.cfg.max_deliver + 1:
@@ -346,12 +358,12 @@ cdef int64_t redeliver(ConsumerState o, PollState *ps, int64_t wall, int64_t npc
         propose_of(o, OP_FORGOTTEN, seq)   # below an ack floor, an ack changes nothing
         return 0
     if rc != STORE_OK:
-        pending_enqueue(&o.pending, seq)
+        pending_enqueue(&o.stored.pending, seq)
         o.held_until = ps.now + RETRY
         stop[0] = True
         return 0
     if not deliver_msg(o, ps, &sm, dc, npc, wall):
-        pending_enqueue(&o.pending, seq)
+        pending_enqueue(&o.stored.pending, seq)
         stop[0] = True
         return 0
     return sm.hdr_n + sm.msg_n
@@ -383,7 +395,6 @@ cdef bint deliver_msg(
     cdef char *p
     cdef char[ACK_NUMBERS] number_text
     cdef int64_t wrn = 1, wrb = 0, size
-    cdef uint32_t body_n = sm.hdr_n + sm.msg_n
     info.sseq = sm.seq
     info.dseq = o.dseq
     info.dc = dc
@@ -393,7 +404,6 @@ cdef bint deliver_msg(
     if o.cfg.headers_only:
         line_n = snprintf(line, HEADER_ROOM, b"Nats-Msg-Size: %u\r\n", sm.msg_n)
         hdr_n = header_begin_size(sm.hdr_n) + line_n + LINE_END
-        body_n = 0
     size = sm.subject_n + prefix + numbers + (hdr_n if hdr_n else sm.hdr_n) + (0 if hdr_n else sm.msg_n)
     if not o.cfg.push:
         wr = next_waiting(o, ps, size, npc + 1)
@@ -421,21 +431,15 @@ cdef bint deliver_msg(
     out.seq = sm.seq
     out.dseq = o.dseq
     out.dc = dc
-    out.subject = sm.subject
-    out.subject_n = sm.subject_n
-    out.body = sm.hdr
-    out.body_hdr_n = sm.hdr_n
-    out.body_n = body_n
+    if o.cfg.ack_policy != POLICY_NONE and not o.cfg.flow_control:
+        out.after = o.proposals.n
     memcpy(out_dest(out), dest, dest_n)
     memcpy(out_reply(out), o.ack_prefix_p, prefix)
     memcpy(out_reply(out) + prefix, number_text, numbers)
     if hdr_n:
         p = begin_header(out_hdr(out), sm.hdr, sm.hdr_n)
         put_text(put(p, line, line_n), CRLF)
-        if not o.cfg.headers_only:
-            out.body = sm.hdr + sm.hdr_n
-            out.body_hdr_n = 0
-            out.body_n = sm.msg_n
+    point_at(o, out, sm)
     if wr != NULL and wr.n <= 0:
         if wrb > 0:
             batch_completed(o, wr, wrn, wrb)
@@ -445,6 +449,40 @@ cdef bint deliver_msg(
     o.pace.replay_ts = sm.ts
     note_delivery(o, ps, sm, dest_n + prefix + numbers + hdr_n + out.body_n)
     return True
+
+
+cdef void point_at(ConsumerState o, Outgoing *out, const StoreMsg *sm) noexcept nogil:
+    """Have an entry of the queue, with its texts, point at its message."""
+    out.subject = sm.subject
+    out.subject_n = sm.subject_n
+    out.body = sm.hdr
+    out.body_hdr_n = sm.hdr_n
+    out.body_n = 0 if o.cfg.headers_only else sm.hdr_n + sm.msg_n
+    if out.hdr_n and not o.cfg.headers_only:
+        out.body = sm.hdr + sm.hdr_n
+        out.body_hdr_n = 0
+        out.body_n = sm.msg_n
+
+
+cdef void take_committed(ConsumerState o, OutQ *taken) noexcept nogil:
+    """Take what the group has committed out of `out`, into an empty queue. The messages are looked up anew: a store
+    shows them for one batch alone. One that was removed meanwhile is not sent."""
+    cdef Outgoing *out
+    cdef StoreMsg sm
+    cdef size_t at = 0
+    outq_take(&o.out, taken, o.proposals.committed)
+    pthread_mutex_lock(&o.store.lock)
+    while at < taken.n:
+        out = <Outgoing *> (taken.p + at)
+        at += out.size
+        if out.seq == 0:
+            continue
+        if o.store.load(out.seq, &sm) == STORE_OK:
+            point_at(o, out, &sm)
+        else:
+            out.seq = 0
+            out.dest_n = 0
+    pthread_mutex_unlock(&o.store.lock)
 
 
 cdef void batch_completed(ConsumerState o, WaitingRequest *wr, int64_t n, int64_t bytes) noexcept nogil:
@@ -477,7 +515,7 @@ cdef inline bint awaits_flow_control(ConsumerState o) noexcept nogil:
     """Return whether only an answer to flow control lets the consumer deliver more."""
     return (
         o.cfg.ack_policy == POLICY_FLOW_CONTROL and o.cfg.max_ack_pending != 0
-        and o.pending.n >= o.cfg.max_ack_pending)
+        and o.stored.pending.n >= o.cfg.max_ack_pending)
 
 
 # -- sending -----------------------------------------------------------------------------------------------------------
@@ -492,6 +530,8 @@ cdef void send_all(ConsumerState o, PollState *ps, OutQ *q, bint done) noexcept 
     while at < q.n:
         out = <Outgoing *> (q.p + at)
         at += out.size
+        if out.dest_n == 0:
+            continue
         if out.hdr_n:
             outcome = publish_now(
                 ps, o.stream, out_dest(out), out.dest_n, out.subject, out.subject_n, out_reply(out), out.reply_n,
@@ -535,9 +575,9 @@ cdef void did_not_deliver(ConsumerState o, PollState *ps, uint64_t sseq, const c
             wr.d -= 1
             break
         wr = wr.next
-    e = pending_find(&o.pending, sseq)
+    e = pending_find(&o.stored.pending, sseq)
     if e != NULL and e.flags & PENDING:
-        pending_enqueue(&o.pending, sseq)
+        pending_enqueue(&o.stored.pending, sseq)
 
 
 cdef void rest_after_failure(ConsumerState o, PollState *ps) noexcept nogil:

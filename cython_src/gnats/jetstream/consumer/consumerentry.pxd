@@ -32,7 +32,7 @@ cdef struct SeqPair:
 
 cdef struct ConsumerEntry:
     uint8_t op           # a ConsumerOp
-    uint8_t kind         # OP_ACKED: an AckKind
+    uint8_t kind         # OP_ACKED: an AckKind; OP_WAITS: whether the client has asked for it
     uint64_t dseq, sseq  # the message's consumer sequence and stream sequence; OP_MOVED, OP_RESET: the last delivery
     uint64_t dc          # OP_DELIVERED: the number of deliveries, this one included
     int64_t ts           # OP_DELIVERED, OP_WAITS: when the ack wait begins, ns since 1970

@@ -16,17 +16,7 @@ from gnats.includes.atomics cimport unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport goes_on_from_text, put_text
 from gnats.includes.units cimport SECOND
-from gnats.jetstream.consumer.consumerstate cimport (
-    CONSUMER_PINNED,
-    PRIORITY_NONE,
-    PRIORITY_OVERFLOW,
-    PRIORITY_PINNED,
-    PRIORITY_PRIORITIZED,
-    ConsumerState,
-    notify,
-    num_pending,
-    wake,
-)
+from gnats.jetstream.consumer.consumerstate cimport CONSUMER_PINNED, ConsumerState, notify, num_pending, wake
 from gnats.jetstream.consumer.pinning cimport PIN_N, has_pin, pin_assign, set_pinned_timer, unassign_pin
 from gnats.jetstream.consumer.requests cimport (
     REQUEST_BAD_HEARTBEAT,
@@ -44,6 +34,12 @@ from gnats.jetstream.consumer.requests cimport (
     waitq_set_n,
 )
 from gnats.jetstream.consumer.send_queue cimport outq_ended, outq_status
+from gnats.jetstream.consumer.settings cimport (
+    PRIORITY_NONE,
+    PRIORITY_OVERFLOW,
+    PRIORITY_PINNED,
+    PRIORITY_PRIORITIZED,
+)
 from gnats.jetstream.engine.jsonreq cimport JSON_ERROR_ROOM, JsonError, json_error_text, json_unescape
 from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.state.headers cimport level_too_high
@@ -135,7 +131,7 @@ cdef bint take_request(
         process_waiting(o, False, ps.now)
     if req.no_wait:
         pthread_mutex_lock(&o.store.lock)
-        pending = num_pending(o) + o.pending.nqueued
+        pending = num_pending(o) + o.stored.pending.nqueued
         pthread_mutex_unlock(&o.store.lock)
         if pending == 0 and req.expires == 0:
             o.waiting.last = ps.now
@@ -313,7 +309,7 @@ cdef bint may_be_served(
             return False
     elif o.cfg.priority_policy == PRIORITY_OVERFLOW and wr.has_group:
         if (wr.min_pending > 0 or wr.min_ack_pending > 0) and not (
-            0 < wr.min_pending <= npc or 0 < wr.min_ack_pending <= <int64_t> o.pending.n
+            0 < wr.min_pending <= npc or 0 < wr.min_ack_pending <= <int64_t> o.stored.pending.n
         ):
             return False
     return True

@@ -23,28 +23,17 @@ from gnats.jetstream.consumer.flowcontrol cimport FlowControl
 from gnats.jetstream.consumer.pacing cimport Pace
 from gnats.jetstream.consumer.pending cimport DeliveredMsg, Pending, pending_first
 from gnats.jetstream.consumer.pinning cimport Pin
+from gnats.jetstream.consumer.proposals cimport Proposals
 from gnats.jetstream.consumer.requests cimport WaitQueue
 from gnats.jetstream.consumer.send_queue cimport OutQ
+from gnats.jetstream.consumer.settings cimport ConsumerSettings
 from gnats.jetstream.consumer.skiplist cimport SkipList
+from gnats.jetstream.consumer.stored cimport StoredState
+from gnats.jetstream.engine.barrier cimport StreamBase
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase
 from gnats.jetstream.engine.engine cimport Engine, JsTimer
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.store cimport MsgStore
-
-cdef enum AckPolicy:
-    POLICY_NONE = 0
-    POLICY_ALL = 1
-    POLICY_EXPLICIT = 2
-    POLICY_FLOW_CONTROL = 3    # acknowledged by the answers to flow control
-
-cdef enum DeliverPolicy:
-    DELIVER_ALL, DELIVER_LAST, DELIVER_LAST_PER_SUBJECT, DELIVER_NEW, DELIVER_BY_START_SEQUENCE, DELIVER_BY_START_TIME
-
-cdef enum PriorityPolicy:
-    PRIORITY_NONE = 0
-    PRIORITY_OVERFLOW = 1
-    PRIORITY_PINNED = 2
-    PRIORITY_PRIORITIZED = 3
 
 cpdef enum ConsumerEvent:
     # `a` of an EV_JETSTREAM event that a consumer posts to the control plane; data: a Notice, then a text
@@ -66,36 +55,14 @@ cdef struct Notice:
     int64_t ack_time           # ns from delivery to ack
 
 
-# The configuration, for the data plane. Durations are ns; a setting that does not apply is 0.
-cdef struct ConsumerSettings:
-    uint8_t ack_policy, priority_policy
-    uint8_t push               # it has a deliver subject
-    uint8_t replay_original, flow_control, headers_only, direct, last_per_subject, memory
-    uint8_t retention          # the stream's (Retention)
-    int64_t ack_wait
-    int64_t *backoff           # nbackoff durations, owned
-    uint32_t nbackoff
-    uint32_t sample            # percent of acks that are reported
-    uint64_t max_deliver
-    uint64_t max_ack_pending
-    uint32_t max_waiting
-    int64_t max_batch, max_expires, max_bytes
-    int64_t heartbeat
-    int64_t inactive           # inactive threshold, jitter included
-    int64_t pinned_ttl
-    int64_t pause_until        # ns since 1970
-    double rate                # bytes a second
-    double burst               # bytes
-
-
 cdef class ConsumerState(ConsumerBase)
 
 
-# What changes of a consumer's stored state pass. On a single server there is no log: `propose` applies the entry at
-# once (gnats.jetstream.consumer.consumerlog). Replication will put a log here. The lock is held.
+# What changes of a consumer's stored state pass. A consumer that one server has has no log: `propose` applies the entry
+# at once (gnats.jetstream.consumer.consumerlog). The lock is held.
 cdef struct ConsumerLog:
-    # Have an entry applied by store_consumer_entry(), and return its outcome. The answer to an acknowledgement, and a
-    # message to its client, leave after it.
+    # Apply an entry by stored_apply(), and return its outcome. With replicas it is proposed to the others, too: the
+    # answer to an acknowledgement, and a message to its client, leave when they are committed (`proposals`).
     ConsumerOutcome (*propose)(ConsumerState o, const ConsumerEntry *e, Acked *acked) noexcept nogil
 
 
@@ -117,6 +84,7 @@ cdef class ConsumerState(ConsumerBase):
     cdef tuple names                   # <stream>.<consumer> as reply subjects have it: version 1, version 2
     cdef bint reconciled               # restore() has changed the state that it was given
     cdef int64_t burst                 # bytes of the rate limit's burst where the stream has no max_msg_size
+    cdef StreamBase raft               # its RaftNode; None: it has no replicas. Set once, before start()
     # -- under lock --
     cdef ConsumerSettings cfg
     cdef bint closed
@@ -126,10 +94,8 @@ cdef class ConsumerState(ConsumerBase):
     cdef uint64_t sseq                 # the next stream sequence to deliver
     cdef uint64_t dseq                 # the next consumer sequence
     cdef uint64_t adflr, asflr         # ack floors: consumer sequence, stream sequence
-    # The stored state, which the log alone changes: last delivery and ack floor, where skipped messages do not count;
-    # the delivered messages. (Their queue and their deadlines are not stored.)
-    cdef SeqPair delivered, floor
-    cdef Pending pending
+    cdef StoredState stored            # the log alone changes it
+    cdef Proposals proposals
     cdef SkipList skips                # deliver last per subject
     cdef int64_t ldt, lat              # last delivery, last ack; ns since 1970, 0: none
     cdef OutQ out                      # gathered and not sent yet
@@ -191,12 +157,12 @@ cdef void stream_num_pending(ConsumerState o) noexcept nogil
 
 # -- propose an entry to the log; the lock is held --
 
-# OP_DELIVERED, OP_ACKED, OP_WAITS. acked: as for store_consumer_entry().
+# OP_DELIVERED, OP_ACKED, OP_WAITS. acked: as for stored_apply(). asked: a client has asked for it.
 cdef ConsumerOutcome update_delivered(ConsumerState o, uint64_t dseq, uint64_t sseq, uint64_t dc, int64_t ts,
                                       int64_t wall) noexcept nogil
 cdef ConsumerOutcome update_acks(ConsumerState o, int kind, uint64_t dseq, uint64_t sseq, int64_t wall,
                                  Acked *acked) noexcept nogil
-cdef ConsumerOutcome restart_wait(ConsumerState o, uint64_t sseq, int64_t ts) noexcept nogil
+cdef ConsumerOutcome restart_wait(ConsumerState o, uint64_t sseq, int64_t ts, bint asked) noexcept nogil
 # OP_RETURNED or OP_FORGOTTEN.
 cdef ConsumerOutcome propose_of(ConsumerState o, int op, uint64_t sseq) noexcept nogil
 # OP_MOVED or OP_RESET, to the position that the consumer has now.
@@ -213,7 +179,9 @@ cdef bint notify(ConsumerState o, int what, uint64_t sseq, uint64_t dseq, uint64
 cdef void suppress_deletion(ConsumerState o, int64_t now) noexcept nogil
 # Have the calling poller deliver at the end of its batch.
 cdef void wake(ConsumerState o, PollState *ps) noexcept nogil
-# Have the control loop deliver. Any thread; needs no memory.
+# Have the group take what was proposed at the end of the calling poller's batch. The lock is not held.
+cdef void hand_over(ConsumerState o, PollState *ps) noexcept nogil
+# Have the control loop deliver, and hand over. Any thread; needs no memory.
 cdef void kick(ConsumerState o) noexcept nogil
 # ConsumerType.kick.
 cdef void on_kick(ConsumerBase base) noexcept nogil
@@ -224,23 +192,14 @@ cdef inline int64_t num_pending(ConsumerState o) noexcept nogil:
     return o.npc if o.npc > 0 else 0
 
 
+cdef inline bint waits_for_quorum(ConsumerState o) noexcept nogil:
+    """Return whether something that was proposed is not committed yet."""
+    return o.proposals.n != o.proposals.committed
+
+
 cdef inline uint64_t lowest_pending(ConsumerState o) noexcept nogil:
     """The least sequence that is pending or may be next, or `low` where that takes a search. The lock is held."""
-    cdef const DeliveredMsg *e = pending_first(&o.pending)
-    if o.pending.nredelivered:
+    cdef const DeliveredMsg *e = pending_first(&o.stored.pending)
+    if o.stored.pending.nredelivered:
         return o.low   # a message that had its deliveries may be below the first
     return min(e.seq, o.sseq) if e != NULL else o.sseq
-
-
-cdef inline bint has_ack_wait(ConsumerState o) noexcept nogil:
-    """Return whether messages are delivered again when no acknowledgement comes."""
-    return o.cfg.ack_wait != 0 or o.cfg.nbackoff != 0
-
-
-cdef inline int64_t wait_of(ConsumerState o, int64_t rdc) noexcept nogil:
-    """Return the ack wait, ns, of a message with `rdc` redeliveries."""
-    if o.cfg.nbackoff == 0:
-        return o.cfg.ack_wait
-    if rdc < 0:
-        rdc = 0
-    return o.cfg.backoff[min(rdc, <int64_t> o.cfg.nbackoff - 1)]

@@ -26,9 +26,17 @@ from gnats.jetstream.consumer.consumerentry cimport (
 )
 from gnats.jetstream.consumer.flowcontrol cimport flow_free
 from gnats.jetstream.consumer.pending cimport pending_free
+from gnats.jetstream.consumer.proposals cimport proposals_free
 from gnats.jetstream.consumer.requests cimport waitq_free
+from gnats.jetstream.consumer.settings cimport (
+    DELIVER_ALL,
+    DELIVER_BY_START_TIME,
+    DELIVER_LAST,
+    DELIVER_LAST_PER_SUBJECT,
+)
 from gnats.jetstream.consumer.skiplist cimport has_skips, skip_free
 from gnats.jetstream.engine.barrier cimport js_poller_of, run_later
+from gnats.jetstream.engine.barrier cimport mark_dirty as flush_later
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.index.filter cimport filter_free
@@ -53,7 +61,8 @@ cdef class ConsumerState(ConsumerBase):
             raise MemoryError
 
     def __dealloc__(self):
-        pending_free(&self.pending)
+        pending_free(&self.stored.pending)
+        proposals_free(&self.proposals)
         waitq_free(&self.waiting)
         free(self.out.p)
         free(self.spare.p)
@@ -138,7 +147,7 @@ cdef void stream_num_pending(ConsumerState o) noexcept nogil:
     o.npf = o.store.last_seq
     o.counted_off = 0   # where the stream lost its end, other messages get the sequences
     store64(&o.ahead, o.sseq)
-    store64(&o.low, 0 if o.pending.nredelivered else lowest_pending(o))
+    store64(&o.low, 0 if o.stored.pending.nredelivered else lowest_pending(o))
     pthread_mutex_unlock(&o.store.lock)
 
 
@@ -174,9 +183,10 @@ cdef ConsumerOutcome update_acks(
     return o.log.propose(o, &e, acked)
 
 
-cdef ConsumerOutcome restart_wait(ConsumerState o, uint64_t sseq, int64_t ts) noexcept nogil:
+cdef ConsumerOutcome restart_wait(ConsumerState o, uint64_t sseq, int64_t ts, bint asked) noexcept nogil:
     cdef ConsumerEntry e
     e.op = OP_WAITS
+    e.kind = asked
     e.sseq = sseq
     e.ts = ts
     return o.log.propose(o, &e, NULL)
@@ -242,6 +252,11 @@ cdef void suppress_deletion(ConsumerState o, int64_t now) noexcept nogil:
 
 cdef void wake(ConsumerState o, PollState *ps) noexcept nogil:
     if not run_later(js_poller_of(ps), o):
+        kick(o)   # needs no memory
+
+
+cdef void hand_over(ConsumerState o, PollState *ps) noexcept nogil:
+    if not flush_later(js_poller_of(ps), o.raft):
         kick(o)   # needs no memory
 
 

@@ -11,17 +11,15 @@ from gnats.jetstream.consumer.consumerstate cimport (
     CONSUMER_INACTIVE,
     CONSUMER_UNPAUSED,
     CONSUMER_UNPINNED,
-    POLICY_FLOW_CONTROL,
     ConsumerState,
-    has_ack_wait,
     notify,
-    wait_of,
 )
 from gnats.jetstream.consumer.flowcontrol cimport flow_request
 from gnats.jetstream.consumer.pending cimport QUEUED, DeliveredMsg, pending_earliest, pending_first, pending_next
 from gnats.jetstream.consumer.pinning cimport unassign_pin
 from gnats.jetstream.consumer.redelivery cimport check_pending
 from gnats.jetstream.consumer.send_queue cimport outq_status
+from gnats.jetstream.consumer.settings cimport POLICY_FLOW_CONTROL, has_ack_wait, wait_of
 
 cdef enum:
     ACK_DELAY = 1000000        # ns by which the timer of ack waits is late, so that it serves several at once
@@ -43,7 +41,7 @@ cdef void timers_due(ConsumerState o, PollState *ps, int64_t wall) noexcept nogi
     if o.heartbeat_at and o.heartbeat_at <= now:
         if o.active:
             send_idle_heartbeat(o, o.dsubj, o.dsubj_n)
-            if o.cfg.ack_policy == POLICY_FLOW_CONTROL and o.pending.n and o.flow.fcid_n == 0:
+            if o.cfg.ack_policy == POLICY_FLOW_CONTROL and o.stored.pending.n and o.flow.fcid_n == 0:
                 send_flow_control(o, ps)
         o.heartbeat_at = time_after(now, o.cfg.heartbeat)
     if o.cfg.push and exchange8(&o.recheck, 0):
@@ -60,8 +58,8 @@ cdef inline int64_t earlier(int64_t a, int64_t b) noexcept nogil:
 
 cdef void arm_timer(ConsumerState o, PollState *ps, int64_t wall) noexcept nogil:
     cdef int64_t when = 0
-    cdef DeliveredMsg *e = pending_earliest(&o.pending)
-    if e != NULL and e.deadline != INT64_MAX and has_ack_wait(o):
+    cdef DeliveredMsg *e = pending_earliest(&o.stored.pending)
+    if e != NULL and e.deadline != INT64_MAX and has_ack_wait(&o.cfg):
         when = time_after(ps.now, time_after(max(time_before(e.deadline, wall), <int64_t> 0), ACK_DELAY))
     when = earlier(when, o.waiting.due)
     when = earlier(when, o.inactive_at)
@@ -118,10 +116,10 @@ cdef void delete_not_active(ConsumerState o, int64_t now, int64_t wall) noexcept
         o.inactive_at = time_after(now, o.cfg.inactive)
         return
     # A client may still be working on a message until its ack wait ends.
-    e = pending_first(&o.pending)
+    e = pending_first(&o.stored.pending)
     while e != NULL:
-        until = max(until, e.deadline if not e.flags & QUEUED else time_after(e.ts, wait_of(o, e.rdc)))
-        e = pending_next(&o.pending, e)
+        until = max(until, e.deadline if not e.flags & QUEUED else time_after(e.ts, wait_of(&o.cfg, e.rdc)))
+        e = pending_next(&o.stored.pending, e)
     until = time_after(until, o.cfg.inactive) if until else 0
     if until > wall:
         o.inactive_at = time_after(now, until - wall)

@@ -8,12 +8,10 @@ from gnats.jetstream.consumer.consumerentry cimport ENTRY_APPLIED, OP_FORGOTTEN
 from gnats.jetstream.consumer.consumerstate cimport (
     CONSUMER_MAX_DELIVERIES,
     ConsumerState,
-    has_ack_wait,
     notify,
     propose_of,
     restart_wait,
     update_delivered,
-    wait_of,
 )
 from gnats.jetstream.consumer.pending cimport (
     QUEUED,
@@ -25,12 +23,13 @@ from gnats.jetstream.consumer.pending cimport (
     pending_next,
     pending_set_deadline,
 )
+from gnats.jetstream.consumer.settings cimport has_ack_wait, wait_of
 
 cdef int64_t MIN_WAIT = 1000000    # ns, the shortest ack wait
 
 
 cdef void move_ack_floor(ConsumerState o, uint64_t dseq, uint64_t sseq) noexcept nogil:
-    cdef DeliveredMsg *e = pending_first(&o.pending)
+    cdef DeliveredMsg *e = pending_first(&o.stored.pending)
     if e == NULL:
         o.adflr = o.dseq - 1
         o.asflr = o.sseq - 1
@@ -39,7 +38,7 @@ cdef void move_ack_floor(ConsumerState o, uint64_t dseq, uint64_t sseq) noexcept
         o.asflr = sseq
         # Only after a reset can messages below the floor be pending.
         while e != NULL and e.seq <= sseq:
-            e = pending_next(&o.pending, e)
+            e = pending_next(&o.stored.pending, e)
         if e != NULL and e.dseq:
             o.adflr = e.dseq - 1
             o.asflr = e.seq - 1
@@ -63,15 +62,15 @@ cdef void give_up(ConsumerState o, const DeliveredMsg *e, uint64_t dc, int64_t w
 
 
 cdef int64_t next_deadline(ConsumerState o, int64_t start, const DeliveredMsg *e) noexcept nogil:
-    return time_after(start, max(wait_of(o, e.rdc), MIN_WAIT))
+    return time_after(start, max(wait_of(&o.cfg, e.rdc), MIN_WAIT))
 
 
 cdef bint check_pending(ConsumerState o, int64_t wall) noexcept nogil:
-    cdef DeliveredMsg *e = pending_earliest(&o.pending)
+    cdef DeliveredMsg *e = pending_earliest(&o.stored.pending)
     cdef uint64_t first, seq
     cdef Acked expired
-    if e == NULL or e.deadline > wall or not has_ack_wait(o):
-        return o.pending.nqueued != 0
+    if e == NULL or e.deadline > wall or not has_ack_wait(&o.cfg):
+        return o.stored.pending.nqueued != 0
     # Messages that are removed after this look at the store are noticed when they are delivered again.
     pthread_mutex_lock(&o.store.lock)
     first = o.store.first_seq
@@ -84,28 +83,28 @@ cdef bint check_pending(ConsumerState o, int64_t wall) noexcept nogil:
             o.adflr = max(o.adflr, e.dseq)
             propose_of(o, OP_FORGOTTEN, seq)
         elif e.flags & QUEUED:
-            pending_set_deadline(&o.pending, e, INT64_MAX)
+            pending_set_deadline(&o.stored.pending, e, INT64_MAX)
         elif not has_max_deliveries(o, e, wall):
             # Move it behind the others in the heap, until expire_entries() has all of them.
-            pending_set_deadline(&o.pending, e, next_deadline(o, wall, e))
+            pending_set_deadline(&o.stored.pending, e, next_deadline(o, wall, e))
             if not acked_add(&expired, seq):
                 break   # out of memory: the others later
-        e = pending_earliest(&o.pending)
+        e = pending_earliest(&o.stored.pending)
     expire_entries(o, &expired, wall)
     acked_free(&expired)
-    if o.pending.n == 0:
+    if o.stored.pending.n == 0:
         o.adflr = o.dseq - 1
         o.asflr = o.sseq - 1
-    return o.pending.nqueued != 0
+    return o.stored.pending.nqueued != 0
 
 
 cdef void force_expire_pending(ConsumerState o, int64_t wall) noexcept nogil:
     cdef Acked expired
-    cdef DeliveredMsg *e = pending_first(&o.pending)
+    cdef DeliveredMsg *e = pending_first(&o.stored.pending)
     cdef DeliveredMsg *following
     acked_init(&expired)
     while e != NULL:
-        following = pending_next(&o.pending, e)
+        following = pending_next(&o.stored.pending, e)
         if not e.flags & QUEUED and not has_max_deliveries(o, e, wall) and not acked_add(&expired, e.seq):
             break
         e = following
@@ -123,8 +122,8 @@ cdef void expire_entries(ConsumerState o, Acked *expired, int64_t wall) noexcept
     cdef size_t i
     acked_sort(expired)
     for i in range(expired.n):
-        pending_enqueue(&o.pending, expired.seqs[i])
-        e = pending_find(&o.pending, expired.seqs[i])
+        pending_enqueue(&o.stored.pending, expired.seqs[i])
+        e = pending_find(&o.stored.pending, expired.seqs[i])
         if i == 0:
             off = time_before(wall, e.ts)
-        restart_wait(o, e.seq, time_after(e.ts, off))
+        restart_wait(o, e.seq, time_after(e.ts, off), False)

@@ -8,7 +8,6 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.consumer.consumeracks cimport process_deleted
 from gnats.jetstream.consumer.consumerentry cimport OP_FORGOTTEN, OP_MOVED, OP_RESET
 from gnats.jetstream.consumer.consumerstate cimport (
-    POLICY_EXPLICIT,
     ConsumerState,
     kick,
     lowest_pending,
@@ -26,6 +25,7 @@ from gnats.jetstream.consumer.pending cimport (
     pending_set_deadline,
 )
 from gnats.jetstream.consumer.redelivery cimport next_deadline
+from gnats.jetstream.consumer.settings cimport POLICY_EXPLICIT
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase
 from gnats.store.base cimport STORE_DELETED, STORE_NOT_FOUND, StoreMsg
 from gnats.store.index.filter cimport filter_match
@@ -40,7 +40,7 @@ cdef bint need_ack(ConsumerState o, uint64_t sseq, const char *subject, uint32_t
     cdef bint need = False
     pthread_mutex_lock(&o.lock)
     if not o.closed and filter_match(o.filter, subject, n):
-        e = pending_find(&o.pending, sseq)
+        e = pending_find(&o.stored.pending, sseq)
         need = sseq > o.asflr
         if need and o.cfg.ack_policy == POLICY_EXPLICIT and sseq < o.sseq:
             need = e != NULL and e.flags & PENDING
@@ -79,7 +79,7 @@ cdef void removed(ConsumerState o, uint64_t sseq) noexcept nogil:
         return
     pthread_mutex_lock(&o.lock)
     if not o.closed:
-        e = pending_find(&o.pending, sseq)
+        e = pending_find(&o.stored.pending, sseq)
         if e != NULL and e.flags & PENDING:
             process_deleted(o, sseq, e.dseq, <uint64_t> max(e.rdc, <int64_t> 1), realtime_ns(), &signal)
         elif e != NULL:
@@ -87,7 +87,7 @@ cdef void removed(ConsumerState o, uint64_t sseq) noexcept nogil:
         low = lowest_pending(o)
         if low > o.low:
             store64(&o.low, low)
-        if signal:
+        if signal or o.proposals.used:
             kick(o)   # under the lock, so that a closed consumer is never kicked
     pthread_mutex_unlock(&o.lock)
 
@@ -130,7 +130,7 @@ cdef bint is_equal_or_subset_match(ConsumerState o, const char *subject, uint32_
 cdef void purge(ConsumerState o, uint64_t first, bint wider) noexcept nogil:
     """Forget messages that a purge has removed: those below `first`. wider: the filters are wider than the purged
     subject, so look up each message that is still pending as well."""
-    cdef DeliveredMsg *e = pending_first(&o.pending)
+    cdef DeliveredMsg *e = pending_first(&o.stored.pending)
     cdef DeliveredMsg *following
     cdef StoreMsg sm
     cdef int64_t wall = realtime_ns()
@@ -142,7 +142,7 @@ cdef void purge(ConsumerState o, uint64_t first, bint wider) noexcept nogil:
     if o.asflr < first:
         o.asflr = first - 1
         while e != NULL:
-            following = pending_next(&o.pending, e)
+            following = pending_next(&o.stored.pending, e)
             seq = e.seq
             gone = seq <= o.asflr
             if not gone and wider:
@@ -157,11 +157,11 @@ cdef void purge(ConsumerState o, uint64_t first, bint wider) noexcept nogil:
                 propose_of(o, OP_FORGOTTEN, seq)
                 o.lat = wall
             e = following
-    if o.pending.n == 0:
+    if o.stored.pending.n == 0:
         o.adflr = o.dseq - 1
         o.asflr = o.sseq - 1
-    while o.pending.nqueued:
-        e = pending_find(&o.pending, pending_pop(&o.pending))
+    while o.stored.pending.nqueued:
+        e = pending_find(&o.stored.pending, pending_pop(&o.stored.pending))
         if e != NULL and e.flags & PENDING:
-            pending_set_deadline(&o.pending, e, next_deadline(o, wall, e))   # redelivered when that ends
-    propose_position(o, OP_MOVED if o.pending.n else OP_RESET)
+            pending_set_deadline(&o.stored.pending, e, next_deadline(o, wall, e))   # redelivered when that ends
+    propose_position(o, OP_MOVED if o.stored.pending.n else OP_RESET)

@@ -15,6 +15,7 @@ cdef struct Outgoing:
     uint64_t seq             # stream sequence; 0: a status message
     uint64_t dseq            # consumer sequence
     uint64_t dc              # number of deliveries
+    uint64_t after           # leaves when as many proposals are committed; 0: at once, behind those before it
     const char *subject      # the subject shown to the client; NULL: the one published to
     const char *body         # header and payload of the stored message, adjacent
     uint32_t subject_n
@@ -24,6 +25,7 @@ cdef struct Outgoing:
 
 cdef struct OutQ:
     char *p
+    size_t at                # what is before this place was taken
     size_t n
     size_t cap
 
@@ -38,6 +40,12 @@ cdef bint outq_status(OutQ *q, const char *dest, size_t dest_n, const char *repl
 # Add the status message that ends a pull request, with its counts of messages and bytes still to come.
 cdef bint outq_ended(OutQ *q, const char *dest, size_t dest_n, const char *text, int64_t msgs,
                      int64_t bytes) noexcept nogil
+# Add an answer without any bytes, to leave when `after` proposals are committed. False when out of memory.
+cdef bint outq_answer(OutQ *q, const char *dest, size_t dest_n, uint64_t after) noexcept nogil
+# Move what may leave when `committed` proposals are committed to an empty queue. What there is no memory for stays.
+cdef void outq_take(OutQ *q, OutQ *to, uint64_t committed) noexcept nogil
+# Drop what may not leave yet.
+cdef void outq_cut(OutQ *q, uint64_t committed) noexcept nogil
 
 
 cdef inline char *out_dest(Outgoing *o) noexcept nogil:

@@ -1,9 +1,9 @@
 """The queue of messages that a consumer sends next; see send_queue.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport realloc
-from libc.string cimport memcpy, memset, strlen
+from libc.string cimport memcpy, memmove, memset, strlen
 
 from gnats.core.messages.headers cimport CRLF
 from gnats.includes.text cimport put, put_text
@@ -55,6 +55,49 @@ cdef bint outq_status(
     p = put_text(put(put_text(out_hdr(o), version), text, text_n), CRLF)
     put_text(put(p, fields, fields_n), CRLF)
     return True
+
+
+cdef bint outq_answer(OutQ *q, const char *dest, size_t dest_n, uint64_t after) noexcept nogil:
+    cdef Outgoing *o = outq_add(q, dest_n, 0, 0)
+    if o == NULL:
+        return False
+    o.after = after
+    o.body = b""
+    memcpy(out_dest(o), dest, dest_n)
+    return True
+
+
+cdef inline size_t end_of(const OutQ *q, uint64_t committed) noexcept nogil:
+    """Return where the entries end that may leave."""
+    cdef size_t end = q.at
+    while end < q.n and (<Outgoing *> (q.p + end)).after <= committed:
+        end += (<Outgoing *> (q.p + end)).size
+    return end
+
+
+cdef void outq_cut(OutQ *q, uint64_t committed) noexcept nogil:
+    q.n = end_of(q, committed)
+
+
+cdef void outq_take(OutQ *q, OutQ *to, uint64_t committed) noexcept nogil:
+    cdef size_t end = end_of(q, committed)
+    cdef char *grown
+    if end - q.at > to.cap:
+        grown = <char *> realloc(to.p, end - q.at)
+        if grown == NULL:
+            return
+        to.p = grown
+        to.cap = end - q.at
+    if end > q.at:
+        memcpy(to.p, q.p + q.at, end - q.at)
+    to.n = end - q.at
+    q.at = end
+    if q.at == q.n:
+        q.at = q.n = 0
+    elif q.at > q.n // 2:
+        memmove(q.p, q.p + q.at, q.n - q.at)
+        q.n -= q.at
+        q.at = 0
 
 
 cdef bint outq_ended(

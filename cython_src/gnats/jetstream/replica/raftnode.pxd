@@ -13,7 +13,7 @@ Lock: `lock` guards all of it but what a comment says otherwise; the log's store
 have a machine's stream and its consumers. It is taken without the GIL.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.internal cimport InternalSubscriber
 from gnats.core.messages.message cimport MessageHandler
@@ -37,6 +37,8 @@ cpdef enum:
     APPLIED_TRUST           # records that were lost to damage are there again
     APPLIED_LEADER          # the peer with the id `index` leads as far as this server knows; 0: none is known
     APPLIED_CHANGE          # an entry that a machine has handed on; data: the entry. What follows waits for resume()
+    APPLIED_SOME            # a machine's state is not that of the last snapshot any more
+    APPLIED_MUCH            # much was applied since the last snapshot
 
 
 cdef struct Applied:
@@ -109,6 +111,8 @@ cdef class RaftNode(StreamBase):
     cdef size_t applied_bytes
     cdef uint64_t shown_leader       # the last one that was noted for the control loop
     cdef bint told                   # the control loop was told of the queue, or of the failure
+    cdef uint64_t since              # bytes of entries that a machine has carried out since the last snapshot
+    cdef uint8_t said                # APPLIED_SOME or APPLIED_MUCH was noted since the last snapshot
 
     # Have a machine carry the entries out. Call it before recover().
     cdef void set_machine(self, const RaftMachine *machine, void *owner) noexcept
@@ -118,6 +122,8 @@ cdef class RaftNode(StreamBase):
     cdef Applied *carry_out(self, uint64_t index, const char *entries, size_t n) noexcept nogil
     # Have the machine carry out what waits in the queue, up to what is Python's.
     cdef void go_on(self) noexcept nogil
+    # Note how much a machine has applied since the last snapshot.
+    cdef void note_applied(self) noexcept nogil
     cdef bint has_news(self) noexcept nogil
     cdef Applied *cut_queue(self) noexcept nogil
     cdef void append(self, Applied *a) noexcept nogil

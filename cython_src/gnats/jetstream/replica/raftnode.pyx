@@ -1,7 +1,7 @@
 """A member of a Raft group in a server; see raftnode.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
@@ -88,6 +88,8 @@ FAILURES = (
 
 cdef enum:
     MOST_APPLIED = 64 << 20   # bytes of committed records that may wait for Python
+    MUCH_RECORDS = 16384      # records, or bytes of entries, after which a snapshot does not wait for its time
+    MUCH_BYTES = 64 << 20
 
 # What ask() does.
 cdef enum:
@@ -381,6 +383,7 @@ cdef class RaftNode(StreamBase):
                     done = False
                 else:
                     raft_end_snapshot(&self.raft, &snapshot)
+                    self.since = self.said = 0
                 pthread_mutex_unlock(&self.lock)
                 free(snapshot.peers.p)
         return done
@@ -451,12 +454,25 @@ cdef class RaftNode(StreamBase):
         if self.begun and self.raft.leader != self.shown_leader and not self.raft.failure:
             self.shown_leader = self.raft.leader
             self.note(APPLIED_LEADER, self.shown_leader, 0, NULL, 0)
+        if self.machine != NULL and self.begun and self.said < APPLIED_MUCH:
+            self.note_applied()
         if self.has_news() and not self.told:
             self.told = self.client.inbox.post_data(
                 EV_JETSTREAM, <void *> self, &self.client.inbox.own, RAFT_NEWS, 0, NULL, 0)
         pthread_mutex_unlock(&self.lock)
         if dirty and not mark_dirty(js_poller_of(ps), self):
             self.flush(js_poller_of(ps))   # out of memory: the end of the batch would not do it
+
+    cdef void note_applied(self) noexcept nogil:
+        cdef uint64_t since = self.raft.applied - self.raft.snapshot_index
+        cdef uint8_t what = 0
+        if since >= MUCH_RECORDS or self.since >= MUCH_BYTES:
+            what = APPLIED_MUCH
+        elif since:
+            what = APPLIED_SOME
+        if what > self.said:
+            self.said = what
+            self.note(what, 0, 0, NULL, 0)
 
     cdef bint has_news(self) noexcept nogil:
         """Return whether take() has something to return, or the group has failed."""
@@ -526,6 +542,7 @@ cdef class RaftNode(StreamBase):
                 fail(&self.raft, RAFT_NO_MEMORY)
             return handed
         raft_applied(&self.raft, index)
+        self.since += n
         return NULL
 
     cdef void go_on(self) noexcept nogil:

@@ -1,0 +1,30 @@
+"""The log of a consumer with replicas: its Raft group (applyConsumerEntries in jetstream_cluster.go).
+
+Each server that has the consumer keeps `committed`, the stored state that the group's log has led to. The server that
+leads has a Consumer besides, which begins with a copy, and delivers. What that proposes counts there at once, so it is
+ahead of `committed`; a message or an answer that follows from it leaves when it is committed (`Proposals`). When the
+server does not lead any more, the Consumer and what was not committed are forgotten.
+
+Locks: a group's lock comes before its consumer's. So a consumer only leaves its proposals, and the group takes them at
+the end of the poller's batch.
+"""
+from libc.stdint cimport uint64_t
+
+from gnats.jetstream.consumer.consumerstate cimport ConsumerState
+from gnats.jetstream.consumer.proposals cimport Proposals
+from gnats.jetstream.consumer.settings cimport ConsumerSettings
+from gnats.jetstream.consumer.stored cimport StoredState
+from gnats.jetstream.replica.raftnode cimport RaftNode
+
+
+cdef class ConsumerReplica:
+    cdef readonly RaftNode node
+    # under the group's lock
+    cdef ConsumerSettings cfg      # of these, what the stored state needs
+    cdef StoredState committed
+    cdef bint has_state            # the log or a snapshot has led to `committed`: it is more than the beginning
+    cdef bint leads
+    cdef void *consumer            # the Consumer that delivers, borrowed; NULL: none
+    cdef Proposals taken           # an empty one, for the consumer's
+    # of the control loop alone
+    cdef ConsumerState kept        # owns `consumer`

@@ -1,0 +1,296 @@
+"""The log of a consumer with replicas; see consumerreplica.pxd."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from gnats.core.runtime.clock cimport realtime_ns
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.jetstream.consumer.acked cimport Acked
+from gnats.jetstream.consumer.consumerentry cimport (
+    ACKED_ALL,
+    ACKED_ONE,
+    ENTRY_REFUSED,
+    OP_ACKED,
+    OP_DELIVERED,
+    OP_RESET,
+    OP_WAITS,
+    ConsumerEntry,
+    ConsumerOutcome,
+)
+from gnats.jetstream.consumer.consumerstate cimport ConsumerLog, ConsumerState, kick
+from gnats.jetstream.consumer.pending cimport DeliveredMsg, pending_find, pending_free
+from gnats.jetstream.consumer.proposals cimport proposals_add, proposals_free, proposals_room
+from gnats.jetstream.consumer.settings cimport POLICY_EXPLICIT, POLICY_NONE
+from gnats.jetstream.consumer.stored cimport stored_apply, stored_forget_below, stored_restore, stored_snapshot
+from gnats.jetstream.engine.barrier cimport JsPoller, run_later
+from gnats.jetstream.replica.consumerops cimport (
+    ADD_REQUEST_OP,
+    CONSUMER_OP_ROOM,
+    REMOVE_REQUEST_OP,
+    decode_consumer_op,
+    put_acks,
+    put_delivered,
+    put_skip,
+)
+from gnats.jetstream.replica.raftnode cimport CARRIED_OUT, HANDED_ON, NOT_CARRIED, Carried, RaftMachine, RaftNode
+from gnats.raft.messages cimport ENTRY_NORMAL, Entry
+from gnats.raft.raft cimport raft_step_down
+from gnats.store.format.codec cimport (
+    ConsumerSnapshot,
+    consumer_bound,
+    consumer_decode,
+    consumer_encode,
+    consumer_free,
+)
+
+from gnats.jetstream.consumer.consumer import ACK_POLICIES
+
+cdef ConsumerLog LOG
+cdef RaftMachine MACHINE
+
+
+cdef class ConsumerReplica:
+    """Keep what a Raft group has decided about a consumer, and put the group behind the Consumer that delivers.
+
+    `config`: the ConsumerConfig. Make it before node.recover(). For the control loop's thread.
+    """
+
+    def __init__(self, RaftNode node not None, config not None):
+        self.node = node
+        self.configure(config)
+        node.set_machine(&MACHINE, <void *> self)
+
+    def __dealloc__(self):
+        pending_free(&self.committed.pending)
+        proposals_free(&self.taken)
+
+    def configure(self, config not None) -> None:
+        """Apply a changed ConsumerConfig."""
+        cdef uint8_t policy = ACK_POLICIES[config.ack_policy]
+        cdef uint64_t most = max(config.max_deliver, 0)
+        with nogil:
+            pthread_mutex_lock(&self.node.lock)
+            self.cfg.ack_policy = policy
+            self.cfg.max_deliver = most
+            pthread_mutex_unlock(&self.node.lock)
+
+    def lead(self, ConsumerState consumer not None) -> bool:
+        """Have a Consumer deliver, which was made with state(), and is not started. False: this server does not lead.
+
+        Raises MemoryError.
+        """
+        cdef char *room
+        cdef bint leads
+        consumer.raft = self.node
+        consumer.log = &LOG
+        with nogil:
+            pthread_mutex_lock(&self.node.lock)
+            leads = self.leads
+            if leads:
+                self.consumer = <void *> consumer
+            pthread_mutex_lock(&consumer.lock)
+            room = proposals_room(&consumer.proposals, CONSUMER_OP_ROOM)
+            if room != NULL and not self.has_state:
+                proposals_add(&consumer.proposals, put_skip(room, consumer.sseq))   # the others begin there, too
+            pthread_mutex_unlock(&consumer.lock)
+            pthread_mutex_unlock(&self.node.lock)
+        self.kept = consumer
+        if room == NULL:
+            raise MemoryError
+        return leads
+
+    def follow(self) -> None:
+        """Forget the Consumer. Call it before that is closed. Idempotent."""
+        with nogil:
+            pthread_mutex_lock(&self.node.lock)
+            self.consumer = NULL
+            pthread_mutex_unlock(&self.node.lock)
+        self.kept = None
+
+    def reset(self, uint64_t seq) -> None:
+        """Apply a reset that the group has decided: begin anew at a stream sequence."""
+        cdef ConsumerEntry e
+        memset(&e, 0, sizeof(e))
+        e.op = OP_RESET
+        e.sseq = e.floor.stream = max(seq, <uint64_t> 1) - 1
+        with nogil:
+            pthread_mutex_lock(&self.node.lock)
+            stored_apply(&self.committed, &self.cfg, &e, NULL)
+            self.has_state = True
+            pthread_mutex_unlock(&self.node.lock)
+
+    def state(self) -> bytes | None:
+        """Return what the group has decided, as an o.dat, unsealed; None: nothing yet. Raises MemoryError."""
+        return self.snapshot(0)[1] if self.has_state else None
+
+    def snapshot(self, uint64_t first) -> tuple[int, bytes]:
+        """Return the last index that is applied, and the state, without messages below the stream's first sequence.
+
+        Any thread. Raises MemoryError.
+        """
+        cdef ConsumerSnapshot snap
+        cdef uint8_t *out = NULL
+        cdef size_t n = 0
+        cdef uint64_t index
+        memset(&snap, 0, sizeof(snap))
+        with nogil:
+            pthread_mutex_lock(&self.node.lock)
+            stored_forget_below(&self.committed, first)
+            index = self.node.raft.applied
+            if stored_snapshot(&self.committed, &snap):
+                out = <uint8_t *> malloc(consumer_bound(&snap))
+            pthread_mutex_unlock(&self.node.lock)
+            if out != NULL:
+                n = consumer_encode(&snap, realtime_ns(), out)
+            consumer_free(&snap)
+        try:
+            if out == NULL:
+                raise MemoryError
+            return index, PyBytes_FromStringAndSize(<char *> out, n)
+        finally:
+            free(out)
+
+    def restore(self, bytes data not None) -> None:
+        """Become what a snapshot says. Raises ValueError for one that cannot be decoded, MemoryError."""
+        cdef ConsumerSnapshot snap
+        cdef bint done
+        memset(&snap, 0, sizeof(snap))
+        if consumer_decode(&snap, <const uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)) != 0:
+            raise ValueError("a snapshot of a consumer cannot be read")
+        with nogil:
+            pthread_mutex_lock(&self.node.lock)
+            done = stored_restore(&self.committed, &self.cfg, &snap, 0)
+            self.has_state = True
+            pthread_mutex_unlock(&self.node.lock)
+            consumer_free(&snap)
+        if not done:
+            raise MemoryError
+
+
+# -- the Consumer proposes; its lock is held ---------------------------------------------------------------------------
+
+cdef ConsumerOutcome propose(ConsumerState o, const ConsumerEntry *e, Acked *acked) noexcept nogil:
+    cdef char *room = proposals_room(&o.proposals, CONSUMER_OP_ROOM)
+    cdef ConsumerOutcome outcome
+    cdef size_t n
+    if room == NULL:
+        return ENTRY_REFUSED
+    outcome = stored_apply(&o.stored, &o.cfg, e, acked)
+    if outcome == ENTRY_REFUSED:
+        return outcome
+    n = encode(o, e, room)
+    if n:
+        proposals_add(&o.proposals, n)
+    return outcome
+
+
+cdef size_t encode(ConsumerState o, const ConsumerEntry *e, char *room) noexcept nogil:
+    """Encode what the others are told of an entry; 0: nothing. They find out themselves what the stream has removed,
+    and what is due for redelivery, if they lead one day."""
+    cdef const DeliveredMsg *d
+    if e.op == OP_DELIVERED:
+        return put_delivered(room, e.dseq, e.sseq, e.dc, e.ts)
+    if e.op == OP_ACKED:
+        return put_acks(room, e.dseq, e.sseq)
+    if e.op == OP_WAITS and e.kind:
+        d = pending_find(&o.stored.pending, e.sseq)
+        if d != NULL:
+            return put_delivered(room, d.dseq, e.sseq, <uint64_t> max(d.rdc, <int64_t> 0) + 1, e.ts)
+    return 0
+
+
+# -- the machine; the group's lock is held -----------------------------------------------------------------------------
+
+cdef void collect(void *o, RaftNode node) noexcept nogil:
+    propose_left(<ConsumerReplica> o, node)
+
+
+cdef void propose_left(ConsumerReplica g, RaftNode node) noexcept nogil:
+    """Propose what the Consumer has left. What cannot be proposed would never be committed, and what follows from it
+    never sent: this server stops leading then."""
+    cdef size_t at = 0, n
+    if g.consumer == NULL:
+        return
+    take_left(g, <ConsumerState> g.consumer)
+    while at < g.taken.used:
+        n = (<uint8_t *> g.taken.p)[at]
+        if not node.propose_entry(g.taken.p + at + 1, n):
+            raft_step_down(&node.raft, 0, node.ps.now)
+            return
+        at += 1 + n
+
+
+cdef void take_left(ConsumerReplica g, ConsumerState o) noexcept nogil:
+    cdef char *empty = g.taken.p
+    cdef size_t cap = g.taken.cap
+    pthread_mutex_lock(&o.lock)
+    g.taken = o.proposals
+    o.proposals.p = empty
+    o.proposals.cap = cap
+    o.proposals.used = 0
+    pthread_mutex_unlock(&o.lock)
+
+
+cdef void lead_changed(void *o, bint leads, uint64_t term) noexcept nogil:
+    (<ConsumerReplica> o).leads = leads
+    (<ConsumerReplica> o).consumer = NULL   # that of an earlier term
+
+
+cdef Carried apply(void *o, JsPoller *jp, const Entry *entry) noexcept nogil:
+    return apply_entry(<ConsumerReplica> o, jp, entry)
+
+
+cdef Carried apply_entry(ConsumerReplica g, JsPoller *jp, const Entry *entry) noexcept nogil:
+    cdef ConsumerEntry e
+    if entry.type != ENTRY_NORMAL:
+        return CARRIED_OUT
+    if entry.data.n and (entry.data.p[0] == ADD_REQUEST_OP or entry.data.p[0] == REMOVE_REQUEST_OP):
+        return CARRIED_OUT
+    if not decode_consumer_op(entry.data.p, entry.data.n, &e):
+        return NOT_CARRIED
+    if e.op == OP_RESET:
+        return HANDED_ON
+    if not apply_op(g, &e):
+        return NOT_CARRIED
+    g.has_state = True
+    if g.consumer != NULL:
+        note_committed(<ConsumerState> g.consumer, jp)
+    return CARRIED_OUT
+
+
+cdef bint apply_op(ConsumerReplica g, ConsumerEntry *e) noexcept nogil:
+    """Apply an entry to the committed state, unless that has it: a restart reads the log again. False: no memory."""
+    cdef StoredState *s = &g.committed
+    if e.op == OP_ACKED:
+        e.kind = ACKED_ONE if g.cfg.ack_policy == POLICY_EXPLICIT else ACKED_ALL
+        return stored_apply(s, &g.cfg, e, NULL) != ENTRY_REFUSED
+    if e.op == OP_DELIVERED:
+        if e.dseq <= s.floor.consumer:
+            return True
+        if g.cfg.ack_policy == POLICY_NONE or e.sseq > s.delivered.stream or (
+                pending_find(&s.pending, e.sseq) != NULL):
+            return stored_apply(s, &g.cfg, e, NULL) != ENTRY_REFUSED
+        s.delivered.consumer = max(s.delivered.consumer, e.dseq)   # it is acknowledged already
+        return True
+    if e.sseq and e.sseq - 1 > s.delivered.stream:
+        s.delivered.stream = e.sseq - 1
+        if g.cfg.ack_policy == POLICY_NONE:
+            s.floor.stream = s.delivered.stream
+    return True
+
+
+cdef void note_committed(ConsumerState o, JsPoller *jp) noexcept nogil:
+    """Let go what has waited for this entry."""
+    pthread_mutex_lock(&o.lock)
+    o.proposals.committed += 1
+    if o.out.n != o.out.at and not o.closed and not run_later(jp, o):
+        kick(o)
+    pthread_mutex_unlock(&o.lock)
+
+
+LOG.propose = propose
+MACHINE.collect = collect
+MACHINE.apply = apply
+MACHINE.lead_changed = lead_changed

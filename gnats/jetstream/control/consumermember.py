@@ -1,0 +1,238 @@
+"""A consumer with replicas at a server: who leads its group, its snapshots and resets (monitorConsumer)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from gnats.go.json import Json
+from gnats.jetstream import errors
+from gnats.jetstream.control.groupmember import GroupMember, SnapshotTimer
+from gnats.jetstream.control.raftgroup import RaftGroup
+from gnats.jetstream.replica.consumerops import RESET_OP
+from gnats.jetstream.replica.consumerreplica import ConsumerReplica
+from gnats.jetstream.threads import in_thread
+from gnats.nkeys.identity import random_name
+from gnats.store.format.codec import decode_consumer
+
+if TYPE_CHECKING:
+    from gnats.accounts.account import Account
+    from gnats.jetstream.cluster.entries import ConsumerAssignment
+    from gnats.jetstream.cluster.nodes import Nodes
+    from gnats.jetstream.control.consumers import Consumer
+    from gnats.jetstream.replica.raftnode import Entries, RaftNode
+    from gnats.jetstream.settings.config import ConsumerConfig
+
+_NAME_LEN = 8
+
+
+class _ConsumerGroup(RaftGroup):
+    machine: ConsumerMembership
+
+    def _restore(self, index: int, data: bytes) -> bool:
+        self.machine.restore(data)
+        self.node.resume(index)
+        return False
+
+    def _change(self, index: int, data: bytes) -> None:
+        self.machine.change(data)
+        self.node.resume(index)
+
+    def _grown(self, *, much: bool) -> None:
+        self.machine.grown(much=much)
+
+
+class ConsumerMembership(GroupMember):
+    """A consumer's place in its group. open() it."""
+
+    def __init__(
+        self, consumer: Consumer, assignment: ConsumerAssignment, nodes: Nodes, system: Account
+    ) -> None:
+        stream = consumer.stream
+        what = f"consumer '{stream.jsa.name} > {stream.name} > {consumer.name}'"
+        super().__init__(stream.jsa.shared, assignment.group, nodes, system, what)
+        self.consumer = consumer
+        self._leads = False
+        self._closed = False
+        self._raft: RaftGroup | None = None
+        self._log: ConsumerReplica | None = None
+        self._asked: dict[str, asyncio.Future[int]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._snapshots = SnapshotTimer(self.snapshot, self._spawn)
+
+    @property
+    def raft(self) -> RaftGroup:
+        assert self._raft
+        return self._raft
+
+    @property
+    def log(self) -> ConsumerReplica:
+        """What the group has decided."""
+        assert self._log
+        return self._log
+
+    @property
+    def leads(self) -> bool:
+        return self._leads
+
+    async def open(self) -> None:
+        """Join the group. Raises OSError, FilesError, MemoryError."""
+        is_new, peers = self.is_new(), self.peers()
+
+        def put_behind(node: RaftNode) -> None:
+            self._log = ConsumerReplica(node, self.consumer.config)
+
+        self._raft = await _ConsumerGroup.open(
+            self.shared,
+            self.system,
+            self.group.name,
+            self,
+            peer=self.nodes.peer.encode(),
+            peers=lambda: (len(peers), peers),
+            in_memory=not self.consumer.is_stored,
+            prepare=put_behind,
+        )
+        self.begin(is_new=is_new)
+
+    def configure(self, config: ConsumerConfig) -> None:
+        """Apply a changed configuration."""
+        self.log.configure(config)
+
+    # -- the group's -----------------------------------------------------------------------------------------
+
+    def apply(self, index: int, entries: Entries) -> None:
+        raise AssertionError("the data plane's half applies them")
+
+    def restore(self, data: bytes) -> None:
+        """Become what a snapshot says."""
+        if not data:
+            return
+        try:
+            self.log.restore(data)
+        except ValueError as exc:
+            self.stopped(str(exc))
+
+    def taken(self) -> None:
+        """The data plane's half knows what is applied."""
+
+    def lead(self, term: int) -> None:
+        """Deliver from now on."""
+        consumer, stream = self.consumer, self.consumer.stream
+        if not consumer.lead(self.log):
+            return
+        self._leads = True
+        self.shared.advisories.consumer_leader_elected(
+            stream.jsa.account, stream.name, consumer.name, self.nodes.name_of(self.nodes.peer), self.led()
+        )
+
+    def follow(self) -> None:
+        """Leave it to another server."""
+        self._leads = False
+        self.consumer.follow(self.log)
+        self._fail_asked()
+
+    def leader_changed(self, leader: str) -> None:
+        """Who leads is asked for when it is needed."""
+
+    def stopped(self, why: str) -> None:
+        self.note_stopped(why)
+        self.follow()
+
+    def grown(self, *, much: bool) -> None:
+        """Have what was applied in the next snapshot."""
+        if much:
+            self._snapshots.much_changed()
+        else:
+            self._snapshots.changed()
+
+    async def snapshot(self) -> None:
+        """Replace the records that are applied by a snapshot. Raises StoreFailure."""
+        store = self.consumer.stream.store
+        log, node = self.log, self.raft.node
+        if self._closed or node.failure:
+            return
+
+        def take() -> None:
+            index, state = log.snapshot(store.state().first_seq)
+            node.install_snapshot(index, state)
+
+        await in_thread(take)
+
+    def _spawn(self, work: Awaitable[object]) -> None:
+        async def run() -> None:
+            await work
+
+        task = self.shared.spawn(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def state(self) -> bytes | None:
+        """Return what the group has decided, as an o.dat, unsealed; None: nothing yet."""
+        return self.log.state()
+
+    def numbers(self) -> Json:
+        """Return the position and the counts that the group has decided."""
+        state = self.log.state()
+        delivered, floor, pending, redelivered = decode_consumer(state) if state else ((0, 0), (0, 0), [], [])
+        return {
+            "delivered_consumer": delivered[0],
+            "delivered_stream": delivered[1],
+            "ack_floor_consumer": floor[0],
+            "ack_floor_stream": floor[1],
+            "num_ack_pending": len(pending),
+            "num_redelivered": len(redelivered),
+            "num_waiting": 0,
+            "num_pending": 0,
+            "pin": None,
+            "pinned_ts": 0,
+        }
+
+    # -- resets ----------------------------------------------------------------------------------------------
+
+    async def reset(self, seq: int) -> int:
+        """Have all servers reset the consumer; return the sequence that it goes on from. Raises ApiError."""
+        key = f"$JSC.R.{random_name(_NAME_LEN)}"
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._asked[key] = done
+        try:
+            if not self.raft.node.propose(bytes([RESET_OP]) + seq.to_bytes(8, "little") + key.encode()):
+                raise errors.CLUSTER_NOT_LEADER()
+            return await done
+        finally:
+            self._asked.pop(key, None)
+
+    def change(self, data: bytes) -> None:
+        """Carry out a reset."""
+        seq, reply = max(int.from_bytes(data[1:9], "little"), 1), data[9:].decode(errors="replace")
+        self.log.reset(seq)
+        if self._leads:
+            self.consumer.native.reset(seq)
+        asked = self._asked.get(reply)
+        if asked and not asked.done():
+            asked.set_result(seq)
+
+    def _fail_asked(self) -> None:
+        """Fail whoever waits for a reset."""
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(errors.CLUSTER_NOT_LEADER())
+        self._asked.clear()
+
+    # -- its end ---------------------------------------------------------------------------------------------
+
+    async def _close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._leads = False
+        self._snapshots.close()
+        self._fail_asked()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._log:
+            self._log.follow()
+        if self._raft:
+            self._raft.close()

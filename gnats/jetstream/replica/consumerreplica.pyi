@@ -1,0 +1,35 @@
+"""The log of a consumer with replicas: its Raft group."""
+
+from gnats.jetstream.consumer.consumer import Consumer
+from gnats.jetstream.replica.raftnode import RaftNode
+from gnats.jetstream.settings.config import ConsumerConfig
+
+class ConsumerReplica:
+    """Keep what a Raft group has decided about a consumer.
+
+    It puts the group behind the Consumer that delivers. Make it before node.recover().
+    """
+
+    node: RaftNode
+
+    def __init__(self, node: RaftNode, config: ConsumerConfig) -> None: ...
+    def configure(self, config: ConsumerConfig) -> None:
+        """Apply a changed configuration."""
+    def lead(self, consumer: Consumer) -> bool:
+        """Have a Consumer deliver, which was made with state(), and is not started.
+
+        False: this server does not lead. Raises MemoryError.
+        """
+    def follow(self) -> None:
+        """Forget the Consumer. Call it before that is closed. Idempotent."""
+    def reset(self, seq: int) -> None:
+        """Apply a reset that the group has decided: begin anew at a stream sequence."""
+    def state(self) -> bytes | None:
+        """Return what the group has decided, as an o.dat, unsealed; None: nothing yet. Raises MemoryError."""
+    def snapshot(self, first: int) -> tuple[int, bytes]:
+        """Return the last index that is applied, and the state without messages below `first`.
+
+        Any thread. Raises MemoryError.
+        """
+    def restore(self, data: bytes) -> None:
+        """Become what a snapshot says. Raises ValueError, MemoryError."""

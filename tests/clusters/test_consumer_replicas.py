@@ -1,0 +1,290 @@
+"""Consumers with three replicas in clusters of gnats, nats-server and both: each goes on where one ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.caller import Caller, Message
+from support.servers import until
+
+from .conftest import require_all
+from .members import named
+from .test_jetstream import ANSWER_WITHIN, READY, Members, mixtures, running
+from .test_replicas import delete, replicated, settled
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module", params=mixtures(), ids=named)
+def members(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
+    require_all(request.param)
+    with running(tmp_path_factory.mktemp("js"), request.param) as members:
+        yield members
+
+
+class Asset:
+    """A consumer with three replicas of a stream with three replicas."""
+
+    def __init__(self, members: Members, messages: int = 0, **config: Any) -> None:
+        self.members = members
+        self.stream = replicated(members)
+        for number in range(messages):
+            members.ask(0, f"{self.stream}.{number}", b"%d" % number)
+        self.name = "C"
+        self.config = {"durable_name": "C", "ack_policy": "explicit"} | config
+        self.inboxes = 0
+        self.create()
+
+    def create(self, member: int = 0) -> dict[str, Any]:
+        body = {"stream_name": self.stream, "config": self.config}
+        return self.members.api(member, f"CONSUMER.DURABLE.CREATE.{self.stream}.C", body)
+
+    def info(self) -> dict[str, Any]:
+        """Return the description, when the other replicas are current."""
+
+        def described() -> dict[str, Any] | None:
+            info = self.members.api(self.members.cluster.running()[0], f"CONSUMER.INFO.{self.stream}.C")
+            others = info["cluster"].get("replicas", [])
+            here = [each for each in others if each["current"] and not each.get("lag")]
+            return info if len(here) == 2 and not any(each.get("offline") for each in others) else None
+
+        return until(described, 60)
+
+    def state(self) -> dict[str, Any]:
+        """Return the numbers that all replicas have."""
+        info = self.info()
+        names = "num_ack_pending", "num_redelivered", "num_pending"
+        numbers = {name: info[name] for name in names}
+        for name in "delivered", "ack_floor":
+            numbers[name] = info[name]["consumer_seq"], info[name]["stream_seq"]
+        return numbers
+
+    def host(self) -> int:
+        """Return the member that leads; -1 where nobody does."""
+        running = self.members.cluster.running()[0]
+        found = self.members.api(running, f"CONSUMER.INFO.{self.stream}.C")["cluster"]
+        return int(found.get("leader", "s-1")[1:])
+
+    def lead(self, member: int) -> None:
+        """Have a member lead."""
+
+        def leads() -> bool:
+            if self.host() == member:
+                return True
+            preferred = {"placement": {"preferred": f"s{member}"}}
+            self.members.ask(member, f"$JS.API.CONSUMER.LEADER.STEPDOWN.{self.stream}.C", preferred)
+            return False
+
+        until(leads, 60)
+
+    def pull(self, member: int, number: int = 1) -> list[Message]:
+        """Have messages delivered; ask again while nobody leads, or interest is not known yet."""
+        got: list[Message] = []
+
+        def pulled() -> bool:
+            self.inboxes += 1
+            inbox = f"_INBOX.{self.stream}{self.inboxes}"
+            with Caller(self.members.cluster[member], inbox=inbox) as caller:
+                caller.connection.sock.settimeout(ANSWER_WITHIN)
+                request = json.dumps({"batch": number - len(got), "expires": 3 * 10**9}).encode()
+                caller.ask(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.C", request)
+                try:
+                    while len(got) < number and not (message := caller.next()).status:
+                        got.append(message)
+                except TimeoutError:
+                    pass
+            return len(got) == number
+
+        until(pulled, 60)
+        return got
+
+    def publish(self, member: int, subject: str, body: bytes) -> None:
+        with Caller(self.members.cluster[member], inbox=f"_INBOX.{self.stream}p") as caller:
+            caller.publish(subject, body)
+            caller.fence()
+
+    def ack(self, member: int, message: Message, body: bytes = b"+ACK") -> None:
+        """Acknowledge until it is answered."""
+        until(lambda: self.members.answer(member, message.reply, body), 60)
+
+
+def test_each_member_goes_on_where_another_ended(members: Members) -> None:
+    consumer = Asset(members, 12)
+    info = consumer.info()
+    assert info["cluster"]["raft_group"].startswith("C-R3F-")
+    assert info["num_pending"] == 12
+    for member in range(3):
+        consumer.lead(member)
+        first, second, third = consumer.pull((member + 1) % 3, 3)
+        at = READY + 3 * member + 1
+        assert [each.ack[:3] for each in (first, second, third)] == [
+            (1, at + more, 3 * member + more + 1) for more in range(3)
+        ]
+        for message in (first, third) if member == 2 else (first, second, third):
+            consumer.ack((member + 2) % 3, message)
+        waits = int(member == 2)
+        assert consumer.state() == {
+            "num_ack_pending": waits,
+            "num_redelivered": 0,
+            "num_pending": 9 - 3 * member,
+            "delivered": (3 * member + 3, at + 2),
+            "ack_floor": (3 * member + (1 if waits else 3), at + (0 if waits else 2)),
+        }
+    before = consumer.state()
+    for member in range(3):
+        consumer.lead(member)
+        assert consumer.state() == before
+    (listed,) = members.api(1, f"CONSUMER.LIST.{consumer.stream}")["consumers"]
+    assert listed["num_ack_pending"] == 1
+    assert members.api(2, f"CONSUMER.DELETE.{consumer.stream}.C")["success"]
+    for member in range(3):
+        assert members.error(member, f"CONSUMER.INFO.{consumer.stream}.C") == 10014
+    delete(members, consumer.stream)
+
+
+def test_another_leader_delivers_again(members: Members) -> None:
+    """What was delivered and not acknowledged comes again, with its count, from whoever leads then."""
+    consumer = Asset(members, 4, ack_wait=10**9)
+    one, two, three = consumer.pull(0, 3)
+    consumer.ack(0, two)
+    led = consumer.host()
+    consumer.lead((led + 1) % 3)
+    again = consumer.pull(1, 3)
+    assert sorted(each.ack[1] for each in again) == sorted([one.ack[1], three.ack[1], READY + 4])
+    assert {each.ack[1]: each.ack[0] for each in again}[one.ack[1]] >= 2
+    for message in again:
+        consumer.ack(2, message)
+    until(lambda: consumer.state()["num_ack_pending"] == 0)
+    assert consumer.state()["ack_floor"][1] == READY + 4
+    delete(members, consumer.stream)
+
+
+def test_naks_and_terms_are_known_to_all(members: Members) -> None:
+    consumer = Asset(members, 3, max_deliver=3, ack_wait=60 * 10**9)
+    first, second, third = consumer.pull(0, 3)
+    for message, body in ((first, b"+TERM no use"), (second, b"-NAK"), (third, b"+ACK")):
+        if body == b"-NAK":
+            consumer.publish(1, message.reply, body)
+        else:
+            consumer.ack(1, message, body)
+    (again,) = consumer.pull(2, 1)
+    assert again.ack[:2] == (2, READY + 2)
+    before = consumer.state()
+    assert (before["num_ack_pending"], before["num_redelivered"]) == (1, 1)
+    for member in range(3):
+        consumer.lead(member)
+        assert consumer.state() == before
+    consumer.ack(1, again)
+    assert consumer.state()["ack_floor"] == (4, READY + 3)
+    delete(members, consumer.stream)
+
+
+@pytest.mark.parametrize("policy", ["all", "none", "last_per_subject", "new"])
+def test_policies(members: Members, policy: str) -> None:
+    config: dict[str, Any] = {"ack_policy": policy}
+    if policy not in ("all", "none"):
+        config = {"deliver_policy": policy, "filter_subject": ">"}
+    consumer = Asset(members, 6, **config)
+    if policy == "new":
+        for number in range(6):
+            members.ask(0, f"{consumer.stream}.{number}", b"")
+    consumer.pull(0, 2)
+    third = consumer.pull(1, 1)[0]
+    first = READY + (6 if policy == "new" else 0) + 1
+    assert third.ack[1] == first + 2
+    if policy == "all":
+        consumer.ack(2, third)
+    before = consumer.state()
+    for member in range(3):
+        consumer.lead(member)
+        state = consumer.state()
+        if policy == "none":  # nobody waits for the group: another leader may not know of the last one
+            assert state["delivered"][0] <= 3
+        else:
+            assert {**state, "ack_floor": 0} == {**before, "ack_floor": 0}
+            assert state["num_pending"] == 3
+    got = [each.ack[1] for each in consumer.pull(2, 3)]
+    assert got == [first + 3, first + 4, first + 5] or policy == "none"
+    delete(members, consumer.stream)
+
+
+def test_a_push_consumer_moves_with_its_leader(members: Members) -> None:
+    consumer = Asset(members, 0, deliver_subject="to.me")
+    with Caller(members.cluster[0], inbox="_INBOX.push") as caller:
+        caller.subscribe("to.me")
+        for number in range(3):
+            consumer.lead(number)
+            members.ask(number, f"{consumer.stream}.a", b"%d" % number)
+            message = caller.next()
+            while message.payload != b"%d" % number:  # not acknowledged, it may come again
+                message = caller.next()
+            consumer.ack(number, message)
+    delete(members, consumer.stream)
+
+
+@pytest.mark.parametrize("graceful", [False, True], ids=["killed", "stopped"])
+def test_a_leader_ends(members: Members, graceful: bool) -> None:
+    """What was acknowledged is not delivered again; what was not is, also by the server that was away."""
+    consumer = Asset(members, 20, ack_wait=2 * 10**9)
+    got = consumer.pull(0, 10)
+    for message in got[:5]:
+        consumer.ack(1, message)
+    gone = until(lambda: consumer.host() + 1) - 1
+    server = members.cluster[gone]
+    members.cluster.stop(gone) if graceful else server.kill()
+    left = sorted({0, 1, 2} - {gone})
+    again = consumer.pull(left[0], 15)
+    assert {each.ack[1] for each in again} == set(range(READY + 6, READY + 21))
+    for message in again[:10]:
+        consumer.ack(left[1], message)
+    server.start_again()
+    members.leader()
+    settled(members, consumer.stream)
+    consumer.info()
+    consumer.lead(gone)
+    rest = consumer.pull(gone, 5)
+    assert {each.ack[1] for each in rest} == {each.ack[1] for each in again[10:]}
+    for message in rest:
+        consumer.ack(gone, message)
+    assert consumer.state()["ack_floor"][1] == READY + 20
+    delete(members, consumer.stream)
+
+
+def test_all_members_are_killed(members: Members) -> None:
+    consumer = Asset(members, 20, ack_wait=60 * 10**9)
+    got = consumer.pull(0, 10)
+    for message in got[::2]:
+        consumer.ack(1, message)
+    before = consumer.state()
+    for server in members.cluster.servers:
+        server.kill()
+    for server in members.cluster.servers:
+        server.start_again()
+    members.leader()
+    settled(members, consumer.stream)
+    for member in range(3):
+        consumer.info()
+        consumer.lead(member)
+        assert consumer.state() == before
+    assert [each.ack[1] for each in consumer.pull(2, 2)] == [READY + 11, READY + 12]
+    delete(members, consumer.stream)
+
+
+def test_a_reset_reaches_all(members: Members) -> None:
+    consumer = Asset(members, 6)
+    for message in consumer.pull(0, 4):
+        consumer.ack(0, message)
+    answer = until(
+        lambda: members.answer(1, f"$JS.API.CONSUMER.RESET.{consumer.stream}.C", {"seq": READY + 2})
+    )
+    assert answer.json["reset_seq"] == READY + 2
+    for member in range(3):
+        consumer.lead(member)
+        state = consumer.state()
+        assert (state["num_ack_pending"], state["num_pending"]) == (0, 5)
+        assert state["delivered"] == (0, READY + 1)
+    assert [each.ack[1:3] for each in consumer.pull(1, 2)] == [(READY + 2, 1), (READY + 3, 2)]
+    delete(members, consumer.stream)
