@@ -13,7 +13,7 @@ from support.servers import until
 from .conftest import require_all
 from .members import named
 from .test_jetstream import ANSWER_WITHIN, READY, Members, mixtures, running
-from .test_replicas import delete, replicated, settled
+from .test_replicas import delete, lead, replicated, settled
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -28,19 +28,18 @@ def members(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 class Asset:
     """A consumer with three replicas of a stream with three replicas."""
 
-    def __init__(self, members: Members, messages: int = 0, **config: Any) -> None:
+    def __init__(
+        self, members: Members, messages: int = 0, *, stream: dict[str, Any] | None = None, **config: Any
+    ) -> None:
         self.members = members
-        self.stream = replicated(members)
+        self.stream = replicated(members, **stream or {})
         for number in range(messages):
             members.ask(0, f"{self.stream}.{number}", b"%d" % number)
         self.name = "C"
         self.config = {"durable_name": "C", "ack_policy": "explicit"} | config
         self.inboxes = 0
-        self.create()
-
-    def create(self, member: int = 0) -> dict[str, Any]:
         body = {"stream_name": self.stream, "config": self.config}
-        return self.members.api(member, f"CONSUMER.DURABLE.CREATE.{self.stream}.C", body)
+        members.api(0, f"CONSUMER.DURABLE.CREATE.{self.stream}.C", body)
 
     def info(self) -> dict[str, Any]:
         """Return the description, when the other replicas are current."""
@@ -90,7 +89,7 @@ class Asset:
             with Caller(self.members.cluster[member], inbox=inbox) as caller:
                 caller.connection.sock.settimeout(ANSWER_WITHIN)
                 request = json.dumps({"batch": number - len(got), "expires": 3 * 10**9}).encode()
-                caller.ask(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.C", request)
+                caller.ask(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self.name}", request)
                 try:
                     while len(got) < number and not (message := caller.next()).status:
                         got.append(message)
@@ -287,4 +286,78 @@ def test_a_reset_reaches_all(members: Members) -> None:
         assert (state["num_ack_pending"], state["num_pending"]) == (0, 5)
         assert state["delivered"] == (0, READY + 1)
     assert [each.ack[1:3] for each in consumer.pull(1, 2)] == [(READY + 2, 1), (READY + 3, 2)]
+    delete(members, consumer.stream)
+
+
+def kept(members: Members, name: str) -> list[tuple[int, int]]:
+    """Return the messages and the first sequence of a stream, as each member has it that leads in turn."""
+    found = []
+    for member in range(3):
+        lead(members, name, member)
+        state = settled(members, name)["state"]
+        found.append((state["messages"], state["first_seq"]))
+    return found
+
+
+def test_a_work_queue(members: Members) -> None:
+    """What is acknowledged is removed at all members, whoever leads the stream and the consumer."""
+    consumer = Asset(members, 12, stream={"retention": "workqueue"}, ack_wait=60 * 10**9)
+    for member in range(3):
+        lead(members, consumer.stream, (member + 1) % 3)
+        consumer.lead(member)
+        first, second, third = consumer.pull(member, 3)
+        for message in first, third:
+            consumer.ack((member + 2) % 3, message)
+        consumer.ack(member, second, b"+TERM")
+        left = 9 - 3 * member
+        until(lambda left=left: settled(members, consumer.stream)["state"]["messages"] == left)  # type: ignore[misc]
+    assert kept(members, consumer.stream) == [(3, READY + 10)] * 3
+    assert {each.ack[1] for each in consumer.pull(0, 3)} == {READY + 10, READY + 11, READY + 12}
+    delete(members, consumer.stream)
+
+
+def test_an_interest_stream(members: Members) -> None:
+    """A message stays until all consumers have it; without interest it is not stored, and gets a sequence."""
+    consumer = Asset(members, 0, stream={"retention": "interest"}, filter_subject="*.a")
+    name = consumer.stream
+    body = {"stream_name": name, "config": {"durable_name": "D", "ack_policy": "explicit"}}
+    members.api(1, f"CONSUMER.DURABLE.CREATE.{name}.D", body)
+    last = READY
+    for subject in "a", "b", "a":
+        last += 1
+        assert members.ask(0, f"{name}.{subject}", b"")["seq"] == last
+    until(lambda: settled(members, name)["state"]["messages"] == 3)
+    consumer.name = "D"
+    for member in range(3):
+        (message,) = consumer.pull(member)
+        consumer.ack(member, message)
+    until(lambda: settled(members, name)["state"]["messages"] == 2)
+    consumer.name = "C"
+    consumer.ack(1, consumer.pull(2)[0])
+    until(lambda: settled(members, name)["state"]["messages"] == 1)
+    assert kept(members, name) == [(1, READY + 3)] * 3
+    members.api(2, f"CONSUMER.DELETE.{name}.D")
+    assert members.ask(0, f"{name}.b", b"")["seq"] == READY + 4
+    assert settled(members, name)["state"]["messages"] == 1
+    members.api(0, f"CONSUMER.DELETE.{name}.C")
+    until(lambda: settled(members, name)["state"]["messages"] == 0)
+    delete(members, name)
+
+
+def test_a_work_queue_whose_members_are_killed(members: Members) -> None:
+    consumer = Asset(members, 20, stream={"retention": "workqueue"}, ack_wait=60 * 10**9)
+    for message in consumer.pull(0, 10)[::2]:
+        consumer.ack(1, message)
+    until(lambda: settled(members, consumer.stream)["state"]["messages"] == 15)
+    for server in members.cluster.servers:
+        server.kill()
+    for server in members.cluster.servers:
+        server.start_again()
+    members.leader()
+    settled(members, consumer.stream)
+    for message in consumer.pull(2, 10):
+        assert message.ack[1] > READY + 10
+        consumer.ack(2, message)
+    until(lambda: settled(members, consumer.stream)["state"]["messages"] == 5)
+    assert [each[0] for each in kept(members, consumer.stream)] == [5] * 3
     delete(members, consumer.stream)

@@ -19,8 +19,6 @@ NOT_SUPPORTED = 10074
 UNREPLICABLE: dict[str, dict[str, Any]] = {
     "mirror": {"mirror": {"name": "ORIGIN"}, "subjects": []},
     "sources": {"sources": [{"name": "ORIGIN"}]},
-    "interest": {"retention": "interest"},
-    "work queue": {"retention": "workqueue"},
     "memory": {"storage": "memory"},
     "fast batches": {"allow_batched": True},
     "schedules": {"allow_msg_schedules": True},

@@ -125,7 +125,7 @@ class World:
         member = self.member(number)
         if member is None:
             return None
-        state = self.cluster.servers[number].call(lambda _: member.state())
+        state = self.cluster.servers[number].call(lambda _: member.log.state())
         if not state:
             return None
         delivered, floor, pending, redelivered = decode_consumer(state)

@@ -322,7 +322,13 @@ class NativeJs(Js):
         self.call(lambda _: self.streams[stream].purge(**wanted))
 
     def reset(self, stream: str, name: str, seq: int = 0) -> int:
-        return int(self.call(lambda _: self.consumers[stream, name].reset(seq)))
+        def reset(_: object) -> int:
+            consumer = self.consumers[stream, name]
+            begin = consumer.check_reset(seq)
+            consumer.reset(begin)
+            return begin
+
+        return self.call(reset)
 
     def consumer_info(self, stream: str, name: str) -> dict[str, Any]:
         info = self.call(lambda _: self.consumers[stream, name].info())

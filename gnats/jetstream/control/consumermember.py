@@ -6,23 +6,19 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from gnats.go.json import Json
 from gnats.jetstream import errors
 from gnats.jetstream.control.groupmember import GroupMember, SnapshotTimer
 from gnats.jetstream.control.raftgroup import RaftGroup
 from gnats.jetstream.replica.consumerops import RESET_OP
-from gnats.jetstream.replica.consumerreplica import ConsumerReplica
 from gnats.jetstream.threads import in_thread
 from gnats.nkeys.identity import random_name
-from gnats.store.format.codec import decode_consumer
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
     from gnats.jetstream.cluster.entries import ConsumerAssignment
     from gnats.jetstream.cluster.nodes import Nodes
     from gnats.jetstream.control.consumers import Consumer
-    from gnats.jetstream.replica.raftnode import Entries, RaftNode
-    from gnats.jetstream.settings.config import ConsumerConfig
+    from gnats.jetstream.replica.raftnode import Entries
 
 _NAME_LEN = 8
 
@@ -56,7 +52,8 @@ class ConsumerMembership(GroupMember):
         self._leads = False
         self._closed = False
         self._raft: RaftGroup | None = None
-        self._log: ConsumerReplica | None = None
+        self.log = consumer.replica
+        """What the group has decided."""
         self._asked: dict[str, asyncio.Future[int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._snapshots = SnapshotTimer(self.snapshot, self._spawn)
@@ -67,22 +64,12 @@ class ConsumerMembership(GroupMember):
         return self._raft
 
     @property
-    def log(self) -> ConsumerReplica:
-        """What the group has decided."""
-        assert self._log
-        return self._log
-
-    @property
     def leads(self) -> bool:
         return self._leads
 
     async def open(self) -> None:
         """Join the group. Raises OSError, FilesError, MemoryError."""
         is_new, peers = self.is_new(), self.peers()
-
-        def put_behind(node: RaftNode) -> None:
-            self._log = ConsumerReplica(node, self.consumer.config)
-
         self._raft = await _ConsumerGroup.open(
             self.shared,
             self.system,
@@ -91,13 +78,9 @@ class ConsumerMembership(GroupMember):
             peer=self.nodes.peer.encode(),
             peers=lambda: (len(peers), peers),
             in_memory=not self.consumer.is_stored,
-            prepare=put_behind,
+            prepare=self.log.join,
         )
         self.begin(is_new=is_new)
-
-    def configure(self, config: ConsumerConfig) -> None:
-        """Apply a changed configuration."""
-        self.log.configure(config)
 
     # -- the group's -----------------------------------------------------------------------------------------
 
@@ -119,7 +102,7 @@ class ConsumerMembership(GroupMember):
     def lead(self, term: int) -> None:
         """Deliver from now on."""
         consumer, stream = self.consumer, self.consumer.stream
-        if not consumer.lead(self.log):
+        if not consumer.lead():
             return
         self._leads = True
         self.shared.advisories.consumer_leader_elected(
@@ -129,7 +112,7 @@ class ConsumerMembership(GroupMember):
     def follow(self) -> None:
         """Leave it to another server."""
         self._leads = False
-        self.consumer.follow(self.log)
+        self.consumer.follow()
         self._fail_asked()
 
     def leader_changed(self, leader: str) -> None:
@@ -166,27 +149,6 @@ class ConsumerMembership(GroupMember):
         task = self.shared.spawn(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def state(self) -> bytes | None:
-        """Return what the group has decided, as an o.dat, unsealed; None: nothing yet."""
-        return self.log.state()
-
-    def numbers(self) -> Json:
-        """Return the position and the counts that the group has decided."""
-        state = self.log.state()
-        delivered, floor, pending, redelivered = decode_consumer(state) if state else ((0, 0), (0, 0), [], [])
-        return {
-            "delivered_consumer": delivered[0],
-            "delivered_stream": delivered[1],
-            "ack_floor_consumer": floor[0],
-            "ack_floor_stream": floor[1],
-            "num_ack_pending": len(pending),
-            "num_redelivered": len(redelivered),
-            "num_waiting": 0,
-            "num_pending": 0,
-            "pin": None,
-            "pinned_ts": 0,
-        }
 
     # -- resets ----------------------------------------------------------------------------------------------
 
@@ -232,7 +194,6 @@ class ConsumerMembership(GroupMember):
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        if self._log:
-            self._log.follow()
+        self.log.follow()
         if self._raft:
             self._raft.close()

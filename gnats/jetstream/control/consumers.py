@@ -30,14 +30,15 @@ from gnats.jetstream.disk.conversion import convert_consumer, read_consumer_stat
 from gnats.jetstream.disk.encryption import META_KEY, MetaError
 from gnats.jetstream.disk.metafiles import META_FILE, STATE_FILE, Undo, remove_directory, write_consumer_meta
 from gnats.jetstream.errors import ApiError
+from gnats.jetstream.replica.consumerreplica import ConsumerReplica
 from gnats.jetstream.settings.config import FILE, ConsumerConfig
 from gnats.jetstream.settings.consumer_rules import check_consumer_reset, ending
+from gnats.store.format.codec import decode_consumer
 from gnats.system.files import replace_file
 
 if TYPE_CHECKING:
     from gnats.jetstream.control.shared import ConsumerMember, StreamAccount
     from gnats.jetstream.disk.encryption import Seal
-    from gnats.jetstream.replica.consumerreplica import ConsumerReplica
     from gnats.jetstream.settings.config import StreamConfig
     from gnats.jetstream.stream.stream import Stream as NativeStream
     from gnats.store.store import MsgStore
@@ -94,6 +95,7 @@ class Consumer:
         self.replicated = replicated
         self.member: ConsumerMember | None = None
         """Its place in its group, once it has joined that; None: this server decides alone."""
+        self._replica: ConsumerReplica | None = None
         self._native: NativeConsumer | None = None
         self._unwritten = False  # state() was called, and its result has not been written yet
         self._seal: Seal | None = None
@@ -153,6 +155,7 @@ class Consumer:
                 stored = read_consumer_state(self.directory, self._seal)
             state = stored or state
         if self.replicated:
+            self._replica = ConsumerReplica(self.stream.native, self.name, self.config)
             return
         native = self._make(state)
         if self.is_stored and not stored:
@@ -184,23 +187,30 @@ class Consumer:
         subject = f"$JS.API.CONSUMER.RESET.{self.stream.name}.{self.name}".encode()
         self._reset = client.unsubscribe, client.subscribe(subject, self._process_reset)
 
-    def lead(self, log: ConsumerReplica) -> bool:
+    @property
+    def replica(self) -> ConsumerReplica:
+        """What the group of a replicated one has decided. Raises ApiError for a consumer that has stopped."""
+        if self._replica is None:
+            raise errors.CONSUMER_OFFLINE_REASON(err=self.offline_reason or "offline")
+        return self._replica
+
+    def lead(self) -> bool:
         """Deliver, from what the group has decided. False: this server does not lead it, or cannot."""
         try:
-            native = self._make(log.state())
-            if log.lead(native):
+            native = self._make(self.replica.state())
+            if self.replica.lead(native):
                 self._start(native)
                 return True
         except (ApiError, ValueError, OverflowError, MemoryError) as exc:
             self._log.error(f"JetStream cluster: consumer {self._where} cannot deliver: {exc!r:.200}")
-        self.follow(log)
+        self.follow()
         return False
 
-    def follow(self, log: ConsumerReplica) -> None:
+    def follow(self) -> None:
         """Leave it to another server to deliver. Idempotent."""
         native, self._native = self._native, None
         if native is not None:
-            log.follow()
+            self.replica.follow()
             self._leave(native)
             native.close(follows=True)
 
@@ -218,11 +228,17 @@ class Consumer:
         if native is not None:
             self._shared.unregister(native)
             native.close(deleted=undo is not None)
+        self._close_replica()
         try:
             if undo:
                 undo.undo()
         except OSError as exc:
             self._log.error(f"Error removing consumer {self._where}: {os_error(exc)}")
+
+    def _close_replica(self) -> None:
+        if self._replica is not None:
+            self._replica.close()
+            self._replica = None
 
     @property
     def _where(self) -> str:
@@ -296,14 +312,19 @@ class Consumer:
                 raise errors.CONSUMER_STORE_FAILED(err=os_error(exc)) from exc
             raise
         filters, self.config = self.config.filters, config
-        if filters != config.filters and native:
-            self._shared.forget_unneeded(native)
+        if filters != config.filters and (half := self._replica or native):
+            self._shared.forget_unneeded(half)
+
+    def check_state_for_interest_stream(self) -> None:
+        """Have the stream remove what was acknowledged, if it is still there. Any thread."""
+        if half := self._replica or self._native:
+            half.check_state_for_interest_stream()
 
     def _configure(self, native: NativeConsumer | None, config: ConsumerConfig) -> None:
         if native:
             native.configure(config)
-        if self.member:
-            self.member.configure(config)
+        if self._replica:
+            self._replica.configure(config)
 
     def check_deletion(self) -> ConsumerDeleteProposal:
         """Return the proposal to delete the consumer."""
@@ -314,22 +335,25 @@ class Consumer:
         if self._native is not None:
             self._native.signal_shutdown()
 
-    def stop(self, *, deleting: bool = False, files: bool = True) -> NativeConsumer | None:
+    def stop(self, *, deleting: bool = False, files: bool = True) -> NativeConsumer | ConsumerReplica | None:
         """Stop delivering. Write the state; with `deleting`, delete the files instead.
 
-        Without `files`, leave the files to the caller. Returns the native consumer, None if it was stopped
-        before.
+        Without `files`, leave the files to the caller. Returns what may have the stream forget messages: the
+        native consumer, or the replica; None if it was stopped before.
         """
         native, self._native = self._native, None
-        if native is None:
+        half = self._replica or native
+        if half is None:
             return None
-        self._leave(native)
-        native.close(deleted=deleting)
+        if native:
+            self._leave(native)
+            native.close(deleted=deleting)
+        self._close_replica()
         if self.is_stored and files:
             self._settle(native, deleting=deleting)
-        return native
+        return half
 
-    def _settle(self, native: NativeConsumer, *, deleting: bool) -> None:
+    def _settle(self, native: NativeConsumer | None, *, deleting: bool) -> None:
         """Write the state, or delete the files."""
         with self._shared.states.leaving(self):
             if deleting:
@@ -338,7 +362,7 @@ class Consumer:
                 except OSError as exc:
                     if not isinstance(exc, FileNotFoundError):
                         self._log.error(f"Error removing consumer {self._where}: {os_error(exc)}")
-            elif not self.replicated and (native.is_dirty or self._unwritten):
+            elif native and not self.replicated and (native.is_dirty or self._unwritten):
                 self.write(native.state())
 
     # -- the state -------------------------------------------------------------------------------------------
@@ -356,7 +380,7 @@ class Consumer:
 
     def recorded(self) -> bytes:
         """Return the state, as an o.dat, unsealed. Raises ApiError for a consumer that is offline."""
-        if self._native is None and self.member and (state := self.member.state()):
+        if self._native is None and self._replica and (state := self._replica.state()):
             return state
         return self.native.state()
 
@@ -439,8 +463,8 @@ class Consumer:
 
     def numbers(self) -> Json:
         """Return the position and the counts: the native consumer's, or what the group has decided."""
-        if self._native is None and self.member:
-            return self.member.numbers()
+        if self._native is None and self._replica:
+            return _numbers(self._replica.state())
         return self.native.info()
 
     def pause_remaining(self) -> int:
@@ -506,6 +530,23 @@ class Consumer:
             return await self.member.reset(seq)
         self.native.reset(seq)
         return seq
+
+
+def _numbers(state: bytes | None) -> Json:
+    """Return the numbers that a state has, as NativeConsumer.info() does; None: it is at its beginning."""
+    delivered, floor, pending, redelivered = decode_consumer(state) if state else ((0, 0), (0, 0), [], [])
+    return {
+        "delivered_consumer": delivered[0],
+        "delivered_stream": delivered[1],
+        "ack_floor_consumer": floor[0],
+        "ack_floor_stream": floor[1],
+        "num_ack_pending": len(pending),
+        "num_redelivered": len(redelivered),
+        "num_waiting": 0,
+        "num_pending": 0,
+        "pin": None,
+        "pinned_ts": 0,
+    }
 
 
 def _reset_to(payload: bytes) -> int:

@@ -28,8 +28,6 @@ def unreplicable(config: StreamConfig) -> str:
     """Return why a stream cannot have several replicas yet; "": it can."""
     if config.mirror or config.sources:
         what = "mirrors and sources"
-    elif config.retention != LIMITS:
-        what = "interest and work queue retention"
     elif config.storage != FILE:
         what = "streams in memory"
     elif config.allow_batched or config.allow_msg_schedules or config.subject_delete_marker_ttl:
@@ -78,6 +76,8 @@ class Membership(GroupMember):
         """Store what is published from now on."""
         stream = self.stream
         stream.subscribe()
+        if stream.config.retention != LIMITS:
+            self.shared.spawn(stream.forget_acknowledged())
         self.shared.advisories.stream_leader_elected(
             stream.jsa.account, stream.name, self.nodes.name_of(self.nodes.peer), self.led()
         )

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from gnats.jetstream.control.advisories import Advisories
     from gnats.jetstream.control.proposals import MessageDeleteProposal, Proposal, PurgeProposal, Result
     from gnats.jetstream.engine.engine import Engine
+    from gnats.jetstream.replica.consumerreplica import ConsumerReplica
     from gnats.jetstream.replica.raftnode import RaftNode
-    from gnats.jetstream.settings.config import ConsumerConfig
     from gnats.log.logger import Logger
     from gnats.options.options import Options
     from gnats.options.values.jetstream import JetStreamConfig
@@ -118,7 +118,7 @@ class Shared:
             await asyncio.wait(self._tasks)
         await self.states.close()
 
-    def forget_unneeded(self, consumer: NativeConsumer) -> asyncio.Task[None]:
+    def forget_unneeded(self, consumer: NativeConsumer | ConsumerReplica) -> asyncio.Task[None]:
         """Remove, in a thread, messages that no consumer wants any more.
 
         `consumer` has been deleted, or its filters have changed, and it may have been the last one that
@@ -199,17 +199,8 @@ class ConsumerMember(Protocol):
     def step_down(self, preferred: str = "") -> bool:
         """Let another server lead. False: this one did not."""
 
-    def configure(self, config: ConsumerConfig) -> None:
-        """Apply a changed configuration."""
-
     async def reset(self, seq: int) -> int:
         """Have all servers reset the consumer; return the sequence that it goes on from. Raises ApiError."""
-
-    def state(self) -> bytes | None:
-        """Return what the group has decided, as an o.dat, unsealed; None: nothing yet."""
-
-    def numbers(self) -> Json:
-        """Return the position and the counts that the group has decided."""
 
     def cluster_info(self) -> Json:
         """Describe the group (ClusterInfo)."""

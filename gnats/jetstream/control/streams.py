@@ -354,14 +354,14 @@ class Stream:
     async def forget_acknowledged(self) -> None:
         """Remove messages that the consumers have acknowledged, if retention depends on them.
 
-        An interest stream without consumers has no messages. One with consumers keeps older messages that
-        pass none of their filters, as in nats-server.
+        An interest stream without consumers has no messages; a replicated one may not know them yet. One with
+        consumers keeps older messages that pass none of their filters, as in nats-server.
         """
-        if self.config.retention == INTEREST and not self.consumers:
+        if self.config.retention == INTEREST and not self.consumers and not self.replicated:
             await in_thread(self.native.forget_unneeded)
         elif self.config.retention != LIMITS:
             for consumer in list(self.consumers.values()):
-                await in_thread(consumer.native.check_state_for_interest_stream)
+                await in_thread(consumer.check_state_for_interest_stream)
 
     def _update_store(self, config: StreamConfig) -> None:
         """Apply a configuration to the store; in a thread. Raises StoreFailure."""

@@ -139,7 +139,8 @@ cdef bint process_ack_msg(
     NULL: not a client's ack, not sampled. acked: NULL when the stream has no message to remove."""
     cdef const DeliveredMsg *e
     cdef ConsumerOutcome outcome
-    cdef bint removes = o.cfg.retention != LIMITS_POLICY
+    # With replicas, all of them let the stream remove it, when the group has committed it.
+    cdef bint removes = o.cfg.retention != LIMITS_POLICY and o.raft is None
     cdef bint full = o.cfg.max_ack_pending and o.stored.pending.n >= o.cfg.max_ack_pending
     cdef bint beyond
     if sseq >= o.sseq and (not o.cfg.flow_control or o.cfg.ack_policy == POLICY_ALL):

@@ -14,7 +14,7 @@ from gnats.includes.text cimport put, put_text
 from gnats.includes.times cimport time_after
 from gnats.jetstream.consumer.acks cimport ACK_NUMBERS, AckInfo, ack_reply
 from gnats.jetstream.consumer.consumeracks cimport process_deleted
-from gnats.jetstream.consumer.consumerentry cimport ENTRY_REFUSED, OP_FORGOTTEN, OP_RETURNED
+from gnats.jetstream.consumer.consumerentry cimport ACKED_ONE, ENTRY_REFUSED, OP_FORGOTTEN, OP_RETURNED
 from gnats.jetstream.consumer.consumerpull cimport next_waiting, process_waiting
 from gnats.jetstream.consumer.consumerstate cimport (
     CONSUMER_MAX_DELIVERIES,
@@ -25,6 +25,7 @@ from gnats.jetstream.consumer.consumerstate cimport (
     notify,
     num_pending,
     propose_of,
+    update_acks,
     update_delivered,
 )
 from gnats.jetstream.consumer.consumertimers cimport arm_timer, send_flow_control, timers_due
@@ -134,7 +135,7 @@ cdef void run(ConsumerState o, PollState *ps) noexcept nogil:
             taken = o.spare
             take_committed(o, &taken)
         left = o.proposals.used != 0
-        done = o.cfg.ack_policy == POLICY_NONE and o.cfg.retention != LIMITS_POLICY
+        done = o.raft is None and o.cfg.ack_policy == POLICY_NONE and o.cfg.retention != LIMITS_POLICY
         pthread_mutex_unlock(&o.lock)
         if left:
             hand_over(o, ps)
@@ -433,6 +434,8 @@ cdef bint deliver_msg(
     out.dc = dc
     if o.cfg.ack_policy != POLICY_NONE and not o.cfg.flow_control:
         out.after = o.proposals.n
+    elif o.raft is not None and o.cfg.retention != LIMITS_POLICY and o.cfg.ack_policy == POLICY_NONE:
+        update_acks(o, ACKED_ONE, o.dseq, sm.seq, wall, NULL)   # the stream may remove it
     memcpy(out_dest(out), dest, dest_n)
     memcpy(out_reply(out), o.ack_prefix_p, prefix)
     memcpy(out_reply(out) + prefix, number_text, numbers)

@@ -56,8 +56,8 @@ cdef bint make_entry(StreamCore s, JsPoller *jp, Inbound *m, Part part, StreamEn
 cdef bint entry_of_logged(StreamCore s, Inbound *m, Part part, StreamEntry *e) noexcept nogil:
     if header_set(&m.h, H_TTL):
         parse_message_ttl(m.h.values[H_TTL].p, m.h.values[H_TTL].n, &m.ttl)
-    e.no_interest = lacks_interest(s, m)
-    if not e.no_interest and falls_short(s, m) and not raise_ttl(s, m):
+    e.no_interest = False   # the leader has looked: here, a consumer may not be known yet
+    if falls_short(s, m) and not raise_ttl(s, m):
         return False
     fill_entry(m, part, e)
     return True

@@ -1,13 +1,14 @@
 """The log of a consumer with replicas; see consumerreplica.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.jetstream.consumer.acked cimport Acked
+from gnats.jetstream.consumer.acked cimport Acked, acked_add, acked_free, acked_init
 from gnats.jetstream.consumer.consumerentry cimport (
     ACKED_ALL,
     ACKED_ONE,
@@ -20,11 +21,12 @@ from gnats.jetstream.consumer.consumerentry cimport (
     ConsumerOutcome,
 )
 from gnats.jetstream.consumer.consumerstate cimport ConsumerLog, ConsumerState, kick
-from gnats.jetstream.consumer.pending cimport DeliveredMsg, pending_find, pending_free
+from gnats.jetstream.consumer.pending cimport PENDING, DeliveredMsg, pending_find, pending_free
 from gnats.jetstream.consumer.proposals cimport proposals_add, proposals_free, proposals_room
 from gnats.jetstream.consumer.settings cimport POLICY_EXPLICIT, POLICY_NONE
 from gnats.jetstream.consumer.stored cimport stored_apply, stored_forget_below, stored_restore, stored_snapshot
 from gnats.jetstream.engine.barrier cimport JsPoller, run_later
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase, ConsumerType
 from gnats.jetstream.replica.consumerops cimport (
     ADD_REQUEST_OP,
     CONSUMER_OP_ROOM,
@@ -35,6 +37,7 @@ from gnats.jetstream.replica.consumerops cimport (
     put_skip,
 )
 from gnats.jetstream.replica.raftnode cimport CARRIED_OUT, HANDED_ON, NOT_CARRIED, Carried, RaftMachine, RaftNode
+from gnats.jetstream.state.streamcore cimport INTEREST_POLICY, LIMITS_POLICY, StreamCore, remove_unneeded
 from gnats.raft.messages cimport ENTRY_NORMAL, Entry
 from gnats.raft.raft cimport raft_step_down
 from gnats.store.format.codec cimport (
@@ -44,32 +47,66 @@ from gnats.store.format.codec cimport (
     consumer_encode,
     consumer_free,
 )
+from gnats.store.index.filter cimport Filter, filter_free, filter_make, filter_match
 
 from gnats.jetstream.consumer.consumer import ACK_POLICIES
 
 cdef ConsumerLog LOG
 cdef RaftMachine MACHINE
+cdef ConsumerType STAND_IN
 
 
 cdef class ConsumerReplica:
     """Keep what a Raft group has decided about a consumer, and put the group behind the Consumer that delivers.
 
-    `config`: the ConsumerConfig. Make it before node.recover(). For the control loop's thread.
+    `config`: the ConsumerConfig. Call join() before node.recover(). For the control loop's thread. Raises MemoryError.
     """
 
-    def __init__(self, RaftNode node not None, config not None):
-        self.node = node
-        self.configure(config)
-        node.set_machine(&MACHINE, <void *> self)
+    def __cinit__(self, *args, **kwargs):
+        self.type = &STAND_IN
+        acked_init(&self.acked)
+
+    def __init__(self, StreamCore stream not None, str name not None, config not None):
+        self.stream = stream
+        self.name = name
+        self.retains = stream.cfg.retention != LIMITS_POLICY
+        self.cfg.ack_policy = ACK_POLICIES[config.ack_policy]
+        self.cfg.max_deliver = max(config.max_deliver, 0)
+        if self.retains:
+            # From now on: without it, the stream might remove messages that the group still needs.
+            self.filter = filter_make(list(config.filters))
+            stream.consumer_list.add(self)
+            self.listed = True
 
     def __dealloc__(self):
         pending_free(&self.committed.pending)
         proposals_free(&self.taken)
+        acked_free(&self.acked)
+        filter_free(self.filter)
+
+    def join(self, RaftNode node not None) -> None:
+        """Carry out what a group decides. Call it once."""
+        self.node = node
+        node.set_machine(&MACHINE, <void *> self)
+
+    def close(self) -> None:
+        """Leave the stream's list. Close the node before. Idempotent."""
+        if self.listed:
+            self.listed = False
+            self.stream.consumer_list.remove(self)
+        self.stream.engine.bury(self)
 
     def configure(self, config not None) -> None:
         """Apply a changed ConsumerConfig."""
         cdef uint8_t policy = ACK_POLICIES[config.ack_policy]
         cdef uint64_t most = max(config.max_deliver, 0)
+        cdef Filter *old = self.filter
+        if self.listed:
+            self.stream.consumer_list.refilter(self, filter_make(list(config.filters)))
+            filter_free(old)
+        if self.node is None:
+            self.cfg.ack_policy, self.cfg.max_deliver = policy, most
+            return
         with nogil:
             pthread_mutex_lock(&self.node.lock)
             self.cfg.ack_policy = policy
@@ -121,9 +158,42 @@ cdef class ConsumerReplica:
             self.has_state = True
             pthread_mutex_unlock(&self.node.lock)
 
+    def forget_unneeded(self) -> None:
+        """Have the stream remove messages that no consumer is interested in any more, after this one was deleted or its
+        filter has changed, if this server decides about that. Any thread."""
+        cdef uint64_t floor
+        if self.node is None:
+            return
+        with nogil:
+            pthread_mutex_lock(&self.node.lock)
+            floor = self.committed.floor.stream
+            pthread_mutex_unlock(&self.node.lock)
+        if self.stream.cfg.retention == INTEREST_POLICY:
+            remove_unneeded(self.stream, NULL, floor + 1, UINT64_MAX)
+
+    def check_state_for_interest_stream(self) -> None:
+        """Have the stream remove what was acknowledged and is still there, if this server decides about that. Any
+        thread."""
+        cdef uint64_t last
+        if self.node is None:
+            return
+        with nogil:
+            pthread_mutex_lock(&self.node.lock)
+            last = self.committed.delivered.stream
+            pthread_mutex_unlock(&self.node.lock)
+        if self.retains:
+            remove_unneeded(self.stream, self.filter, 0, last + 1)
+
     def state(self) -> bytes | None:
         """Return what the group has decided, as an o.dat, unsealed; None: nothing yet. Raises MemoryError."""
-        return self.snapshot(0)[1] if self.has_state else None
+        cdef bint has_state
+        if self.node is None:
+            return None
+        with nogil:
+            pthread_mutex_lock(&self.node.lock)
+            has_state = self.has_state
+            pthread_mutex_unlock(&self.node.lock)
+        return self.snapshot(0)[1] if has_state else None
 
     def snapshot(self, uint64_t first) -> tuple[int, bytes]:
         """Return the last index that is applied, and the state, without messages below the stream's first sequence.
@@ -254,6 +324,8 @@ cdef Carried apply_entry(ConsumerReplica g, JsPoller *jp, const Entry *entry) no
         return HANDED_ON
     if not apply_op(g, &e):
         return NOT_CARRIED
+    if g.acked.n:
+        g.node.dirty = True   # settle() comes at the end of the batch
     g.has_state = True
     if g.consumer != NULL:
         note_committed(<ConsumerState> g.consumer, jp)
@@ -264,8 +336,10 @@ cdef bint apply_op(ConsumerReplica g, ConsumerEntry *e) noexcept nogil:
     """Apply an entry to the committed state, unless that has it: a restart reads the log again. False: no memory."""
     cdef StoredState *s = &g.committed
     if e.op == OP_ACKED:
+        if g.cfg.ack_policy == POLICY_NONE:
+            return not g.retains or acked_add(&g.acked, e.sseq)   # it was delivered
         e.kind = ACKED_ONE if g.cfg.ack_policy == POLICY_EXPLICIT else ACKED_ALL
-        return stored_apply(s, &g.cfg, e, NULL) != ENTRY_REFUSED
+        return stored_apply(s, &g.cfg, e, &g.acked if g.retains else NULL) != ENTRY_REFUSED
     if e.op == OP_DELIVERED:
         if e.dseq <= s.floor.consumer:
             return True
@@ -281,6 +355,73 @@ cdef bint apply_op(ConsumerReplica g, ConsumerEntry *e) noexcept nogil:
     return True
 
 
+cdef void settle(void *o, JsPoller *jp) noexcept nogil:
+    release(<ConsumerReplica> o, jp)
+
+
+cdef void release(ConsumerReplica g, JsPoller *jp) noexcept nogil:
+    """Let the stream remove what was acknowledged. No lock is held."""
+    cdef uint64_t seq = 0
+    cdef size_t n = 1
+    while n:
+        pthread_mutex_lock(&g.node.lock)
+        n = g.acked.n
+        if n:
+            seq = g.acked.seqs[n - 1]
+            g.acked.n -= 1
+        pthread_mutex_unlock(&g.node.lock)
+        if n:
+            g.stream.ack_msg(seq, jp.ps)
+
+
+# -- in the stream's list: what the group needs; for the others, the Consumer that delivers is there -----------------
+
+cdef bint on_need_ack(ConsumerBase base, uint64_t sseq, const char *subject, uint32_t n) noexcept nogil:
+    return need_ack(<ConsumerReplica> base, sseq, subject, n)
+
+
+cdef bint need_ack(ConsumerReplica g, uint64_t sseq, const char *subject, uint32_t n) noexcept nogil:
+    cdef const DeliveredMsg *d
+    cdef bint need = False
+    if g.node is None:
+        return True
+    pthread_mutex_lock(&g.node.lock)
+    if filter_match(g.filter, subject, n):
+        d = pending_find(&g.committed.pending, sseq)
+        need = sseq > g.committed.floor.stream
+        if need and g.cfg.ack_policy == POLICY_EXPLICIT and sseq <= g.committed.delivered.stream:
+            need = d != NULL and d.flags & PENDING
+        need = need or (d != NULL and d.rdc != 0)   # it had its deliveries, and stays
+    pthread_mutex_unlock(&g.node.lock)
+    return need
+
+
+cdef bint on_stored(ConsumerBase base, uint64_t seq) noexcept nogil:
+    return False
+
+
+cdef bint on_count_off(ConsumerBase base, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
+    return False
+
+
+cdef void on_run(ConsumerBase base, PollState *ps) noexcept nogil:
+    pass
+
+
+cdef void on_kick(ConsumerBase base) noexcept nogil:
+    pass
+
+
+cdef void on_removed(ConsumerBase base, uint64_t seq) noexcept nogil:
+    pass
+
+
+cdef void on_purged(
+    ConsumerBase base, uint64_t first, uint64_t last, const char *subject, uint32_t n, uint64_t subject_first
+) noexcept nogil:
+    pass
+
+
 cdef void note_committed(ConsumerState o, JsPoller *jp) noexcept nogil:
     """Let go what has waited for this entry."""
     pthread_mutex_lock(&o.lock)
@@ -294,3 +435,7 @@ LOG.propose = propose
 MACHINE.collect = collect
 MACHINE.apply = apply
 MACHINE.lead_changed = lead_changed
+MACHINE.settle = settle
+STAND_IN.stored, STAND_IN.run, STAND_IN.kick = on_stored, on_run, on_kick
+STAND_IN.count_off, STAND_IN.removed, STAND_IN.purged = on_count_off, on_removed, on_purged
+STAND_IN.need_ack = on_need_ack

@@ -67,6 +67,8 @@ cdef struct RaftMachine:
     Carried (*apply)(void *o, JsPoller *jp, const Entry *entry) noexcept nogil
     # This server leads from now on, in a term, or not any more.
     void (*lead_changed)(void *o, bint leads, uint64_t term) noexcept nogil
+    # Do what carrying out has left to do when no lock is held. NULL: nothing.
+    void (*settle)(void *o, JsPoller *jp) noexcept nogil
 
 
 cdef struct Inbox:          # a subject of this member
@@ -110,6 +112,7 @@ cdef class RaftNode(StreamBase):
     cdef Applied **last_applied
     cdef size_t applied_bytes
     cdef uint64_t shown_leader       # the last one that was noted for the control loop
+    cdef bint poked                  # the timer was armed by poke()
     cdef bint told                   # the control loop was told of the queue, or of the failure
     cdef uint64_t since              # bytes of entries that a machine has carried out since the last snapshot
     cdef uint8_t said                # APPLIED_SOME or APPLIED_MUCH was noted since the last snapshot
@@ -118,6 +121,8 @@ cdef class RaftNode(StreamBase):
     cdef void set_machine(self, const RaftMachine *machine, void *owner) noexcept
     # For RaftMachine.collect(). False: this server does not lead any more.
     cdef bint propose_entry(self, const char *data, size_t n) noexcept nogil
+    # Have RaftMachine.collect() called soon. Any thread without a lock; needs no memory.
+    cdef void poke(self) noexcept nogil
     # Have the machine carry out a record. Return what Python has to do first, and the rest of the record; or NULL.
     cdef Applied *carry_out(self, uint64_t index, const char *entries, size_t n) noexcept nogil
     # Have the machine carry out what waits in the queue, up to what is Python's.

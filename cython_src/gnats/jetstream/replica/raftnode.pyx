@@ -391,18 +391,32 @@ cdef class RaftNode(StreamBase):
     @property
     def failure(self) -> str:
         """Why the group has stopped; empty when it has not."""
-        why = self.raft.failure
+        cdef RaftFailure why
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            why = self.raft.failure
+            pthread_mutex_unlock(&self.lock)
         return f"{FAILURES[why]}: {self.files.failure}" if why == RAFT_STORE else FAILURES[why]
 
     @property
     def leads(self) -> bool:
         """Whether this server leads, and has applied what the leaders before it have committed."""
-        return bool(self.raft.state == RAFT_LEADER and self.raft.announced)
+        cdef bint leads
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            leads = self.raft.state == RAFT_LEADER and self.raft.announced
+            pthread_mutex_unlock(&self.lock)
+        return leads
 
     @property
     def leader(self) -> bytes:
         """The leader as far as this server knows; b"": none."""
-        return name_of(self.raft.leader)
+        cdef uint64_t leader
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            leader = self.raft.leader
+            pthread_mutex_unlock(&self.lock)
+        return name_of(leader)
 
     @property
     def peer(self) -> bytes:
@@ -518,6 +532,14 @@ cdef class RaftNode(StreamBase):
     cdef bint propose_entry(self, const char *data, size_t n) noexcept nogil:
         return raft_propose(&self.raft, data, n, self.ps.now)
 
+    cdef void poke(self) noexcept nogil:
+        pthread_mutex_lock(&self.lock)
+        if self.begun and not self.poked:
+            self.poked = True
+            self.armed = 1
+            self.engine.arm(&self.timer, 1)
+        pthread_mutex_unlock(&self.lock)
+
     cdef Applied *carry_out(self, uint64_t index, const char *entries, size_t n) noexcept nogil:
         cdef JsPoller *jp = js_poller_of(self.ps)
         cdef const char *at = entries
@@ -591,6 +613,8 @@ cdef class RaftNode(StreamBase):
                     exchange8(&self.barrier.unsynced, 1)
         self.dirty = False
         self.leave()
+        if self.machine != NULL and self.machine.settle != NULL:
+            self.machine.settle(self.machine_owner, jp)
         return 0
 
     cdef int sync(self) noexcept nogil:
@@ -699,6 +723,9 @@ cdef int set_inbox(Inbox *inbox, bytes subject) except -1:
 cdef void on_timer(void *owner, PollState *ps) noexcept nogil:
     (<RaftNode> owner).enter(ps)
     (<RaftNode> owner).armed = 0
+    if (<RaftNode> owner).poked:
+        (<RaftNode> owner).poked = False
+        (<RaftNode> owner).dirty = True
     if (<RaftNode> owner).begun:
         raft_tick(&(<RaftNode> owner).raft, ps.now)
     (<RaftNode> owner).leave()

@@ -4,6 +4,9 @@ On the server that leads, a checked message becomes a *flight*: it is proposed a
 what follows from it is checked as if it were stored already. When the group has committed it, each server stores it,
 and the leader answers its publisher. What clients delete or purge is handed on to the control loop, in the log's order.
 
+Of a stream that removes what its consumers have acknowledged, the leader decides when none of them needs a message, and
+proposes to remove it. It does so, too, when a message that no consumer wants is published: a skip is proposed then.
+
 A message may be refused when it is stored: its sequence is left out, and `refused` counts it (`clfs` of nats-server),
 since the number in an entry counts every message that was proposed.
 
@@ -12,6 +15,7 @@ Locks: a group's lock comes before its stream's. So a publisher, which has the s
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
 
+from gnats.jetstream.consumer.acked cimport Acked
 from gnats.jetstream.state.entry cimport FastPattern
 from gnats.jetstream.publish.inflight cimport InFlight, Staged
 from gnats.jetstream.replica.raftnode cimport RaftNode
@@ -47,6 +51,10 @@ cdef class StreamReplica:
     cdef InFlight in_flight
     cdef Flight *last
     cdef Flight *unproposed      # the first that is not proposed yet
+    cdef Acked unneeded          # messages whose removal is to be proposed
+    cdef bytes removal           # the entry that removes one: what is before the sequence; owns the next
+    cdef const char *removal_p
+    cdef size_t removal_n
     # under the group's lock
     cdef bint replaying          # entries may come that were stored before this server's start
     cdef BatchPart *batch        # of the batch whose end has not come, and how many they are

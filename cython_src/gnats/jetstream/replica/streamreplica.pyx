@@ -2,12 +2,14 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memset, strlen
 
+from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.includes.text cimport put
-from gnats.jetstream.engine.barrier cimport JsPoller, mark_dirty, stream_failed
+from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
+from gnats.jetstream.consumer.acked cimport acked_add, acked_free, acked_init
+from gnats.jetstream.engine.barrier cimport JsPoller, js_poller_of, mark_dirty, stream_failed
 from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.publish.entries cimport entry_of_logged
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, stored_size, transform_subject
@@ -17,6 +19,7 @@ from gnats.jetstream.replica.streamops cimport (
     BATCH_COMMIT_MSG_OP,
     BATCH_MSG_OP,
     COMPRESSED_STREAM_MSG_OP,
+    DELETE_MSG_OP,
     STREAM_MSG_OP,
     StreamMsgOp,
     decode_batch,
@@ -42,10 +45,15 @@ from gnats.jetstream.stream.storing cimport apply_change, store_entries
 from gnats.jetstream.stream.streamlog cimport local_log
 from gnats.raft.messages cimport ENTRY_NORMAL, Entry
 from gnats.raft.raft cimport raft_step_down
-from gnats.store.base cimport STORE_OK, StoreMsg
+from gnats.store.base cimport STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, StoreMsg
 from gnats.store.writing cimport skip_msgs
 
+from gnats.go.json import marshal
+
+cdef const char *REMOVAL_END = b',"no_erase":true,"subject":"","reply":""}'
+
 cdef enum:
+    MOST_DIGITS = 19             # of a sequence in the entry that removes it
     MOST_OF_BATCH = 64 << 20     # bytes of a batch whose end has not come; a longer one is dropped, as nats-server's is
 
 cdef StreamLog LOG
@@ -61,16 +69,23 @@ cdef class StreamReplica:
     def __init__(self, StreamCore stream not None, RaftNode node not None):
         self.stream = stream
         self.node = node
+        acked_init(&self.unneeded)
+        removal = marshal({"stream": stream.name, "seq": 0})
+        self.removal = b"%c" % DELETE_MSG_OP + removal[:len(removal) - 2]
+        self.removal_p = self.removal
+        self.removal_n = len(self.removal)
         self.replaying = True
         node.set_machine(&MACHINE, <void *> self)
         pthread_mutex_lock(&stream.store.lock)
         stream.log = &LOG
         stream.log_owner = <void *> self
+        stream.decides = False
         pthread_mutex_unlock(&stream.store.lock)
 
     def __dealloc__(self):
         drop_batch(self)
         drop_flights(self)
+        acked_free(&self.unneeded)
 
     def close(self) -> None:
         """Take the log away from the stream again. Close the node before."""
@@ -180,6 +195,9 @@ cdef Flight *flight_new(StreamReplica g, StreamEntry *e, bint in_batch, uint64_t
     op.hdr.p, op.hdr.n = <char *> e.hdr, e.hdr_n
     op.msg.p, op.msg.n = <char *> e.msg, e.n
     op.seq, op.ts, op.sourced = flight.seq, kept.ts, e.sourced
+    if e.no_interest and not in_batch:
+        memset(&op, 0, sizeof(op))   # a skip
+        op.seq = flight.seq
     if in_batch:
         op.batch = batch_id_of(e)
         op.batch_seq = number
@@ -230,6 +248,21 @@ cdef void collect(void *o, RaftNode node) noexcept nogil:
     propose_waiting(<StreamReplica> o, node)
 
 
+cdef bint drop_unneeded(StreamCore s, uint64_t seq, PollState *ps) noexcept nogil:
+    """Leave a message to be removed for the end of the poller's batch."""
+    leave_unneeded(<StreamReplica> s.log_owner, s, seq)
+    if ps == NULL or not mark_dirty(js_poller_of(ps), (<StreamReplica> s.log_owner).node):
+        (<StreamReplica> s.log_owner).node.poke()
+    return False
+
+
+cdef void leave_unneeded(StreamReplica g, StreamCore s, uint64_t seq) noexcept nogil:
+    pthread_mutex_lock(&s.store.lock)
+    if g.leads:
+        acked_add(&g.unneeded, seq)   # without memory it stays, until a leader looks at all of them
+    pthread_mutex_unlock(&s.store.lock)
+
+
 cdef void propose_waiting(StreamReplica g, RaftNode node) noexcept nogil:
     """Propose what publishers have left. What cannot be proposed would leave a gap: this server stops leading then."""
     cdef Flight *flight
@@ -246,10 +279,64 @@ cdef void propose_waiting(StreamReplica g, RaftNode node) noexcept nogil:
             flight.proposal = NULL
         pthread_mutex_unlock(&g.stream.store.lock)
         if flight == NULL:
+            propose_removals(g, node)
             return
         proposed = node.propose_entry(proposal, n)
         free(proposal)
     raft_step_down(&node.raft, 0, node.ps.now)
+
+
+cdef void propose_removals(StreamReplica g, RaftNode node) noexcept nogil:
+    """Propose to remove what no consumer needs."""
+    cdef char *entry = NULL
+    cdef char *end
+    cdef size_t n
+    cdef uint64_t seq
+    cdef bint proposed = True
+    while proposed:
+        pthread_mutex_lock(&g.stream.store.lock)
+        n = g.unneeded.n
+        if n:
+            g.unneeded.n -= 1
+            seq = g.unneeded.seqs[n - 1]
+        pthread_mutex_unlock(&g.stream.store.lock)
+        if n == 0:
+            break
+        if entry == NULL:
+            entry = <char *> malloc(g.removal_n + NUMBER_ROOM + strlen(REMOVAL_END))
+            if entry == NULL:
+                return   # it stays, as above
+            memcpy(entry, g.removal_p, g.removal_n)
+        end = put_text(put_number(entry + g.removal_n, seq), REMOVAL_END)
+        proposed = node.propose_entry(entry, end - entry)
+    free(entry)
+
+
+cdef bint is_removal(StreamReplica g, const Entry *entry, uint64_t *seq) noexcept nogil:
+    """Return whether an entry removes a message that no consumer needs; nobody is to be answered."""
+    cdef const char *at = entry.data.p + g.removal_n
+    cdef size_t tail = strlen(REMOVAL_END), digits
+    if entry.data.n <= g.removal_n + tail or memcmp(entry.data.p, g.removal_p, g.removal_n) != 0:
+        return False
+    digits = entry.data.n - g.removal_n - tail
+    if digits > MOST_DIGITS or memcmp(at + digits, REMOVAL_END, tail) != 0:
+        return False
+    seq[0] = 0
+    while digits:
+        if not c'0' <= at[0] <= c'9':
+            return False
+        seq[0] = 10 * seq[0] + <uint64_t> (at[0] - c'0')
+        at += 1
+        digits -= 1
+    return True
+
+
+cdef Carried remove_unneeded(StreamReplica g, JsPoller *jp, uint64_t seq) noexcept nogil:
+    cdef int rc
+    g.stream.enter()
+    rc = g.stream.store.remove(seq, False)
+    g.stream.leave(jp.ps)
+    return CARRIED_OUT if rc in (STORE_OK, STORE_NOT_FOUND, STORE_DELETED, STORE_EOF) else NOT_CARRIED
 
 
 cdef void lead_changed(void *o, bint leads, uint64_t term) noexcept nogil:
@@ -259,7 +346,8 @@ cdef void lead_changed(void *o, bint leads, uint64_t term) noexcept nogil:
 cdef void change_lead(StreamReplica g, StreamCore s, bint leads) noexcept nogil:
     pthread_mutex_lock(&s.store.lock)
     drop_flights(g)
-    g.leads = leads
+    g.leads = s.decides = leads
+    g.unneeded.n = 0
     g.next_seq = s.store.last_seq + g.refused
     g.last_ts = s.store.last_ts
     s.in_flight = &g.in_flight if leads else NULL
@@ -271,6 +359,7 @@ cdef Carried apply(void *o, JsPoller *jp, const Entry *entry) noexcept nogil:
 
 
 cdef Carried apply_entry(StreamReplica g, JsPoller *jp, const Entry *entry) noexcept nogil:
+    cdef uint64_t seq
     cdef char op
     if entry.type != ENTRY_NORMAL:
         drop_batch(g)
@@ -283,7 +372,7 @@ cdef Carried apply_entry(StreamReplica g, JsPoller *jp, const Entry *entry) noex
     drop_batch(g)
     if op == STREAM_MSG_OP or op == COMPRESSED_STREAM_MSG_OP:
         return apply_msgs(g, g.stream, jp, entry.data.p, entry.data.n)
-    return HANDED_ON
+    return remove_unneeded(g, jp, seq) if is_removal(g, entry, &seq) else HANDED_ON
 
 
 cdef Carried apply_batched(StreamReplica g, JsPoller *jp, const Entry *entry, bint commits) noexcept nogil:
@@ -434,7 +523,7 @@ cdef Carried store_logged(
     cdef StreamEntry e
     cdef Inbound m
     if op.subject.n == 0 and op.ts == 0 and op.msg.n == 0 and op.hdr.n == 0:
-        return CARRIED_OUT if skip_msgs(s.store, 0, 1, 0) == STORE_OK else NOT_CARRIED
+        return skip_logged(g, s, jp, op)
     inbound_of(op, &m)
     if not transform_subject(s, jp, &m) or not entry_of_logged(s, &m, part, &e):
         inbound_free(&m)
@@ -460,6 +549,24 @@ cdef Carried store_logged(
     return CARRIED_OUT
 
 
+cdef Carried skip_logged(StreamReplica g, StreamCore s, JsPoller *jp, const StreamMsgOp *op) noexcept nogil:
+    """Skip the sequence of a message that no consumer wants; its publisher is answered."""
+    cdef Flight *flight = <Flight *> g.in_flight.first
+    cdef Outcome outcome
+    if flight == NULL or flight.seq != op.seq or flight.proposal != NULL:
+        return CARRIED_OUT if skip_msgs(s.store, 0, 1, 0) == STORE_OK else NOT_CARRIED
+    flight.staged.entry.follows = False
+    outcome = store_entries(s, jp, &flight.staged.entry)
+    g.replaying = False
+    pop_flight(g, op.seq)
+    if outcome == MSG_STORED:
+        return CARRIED_OUT
+    if stream_failed(s):
+        return NOT_CARRIED
+    g.refused += 1
+    return CARRIED_OUT
+
+
 cdef void pop_flight(StreamReplica g, uint64_t seq) noexcept nogil:
     """Forget the first message in flight, if it is the one with this number. The stream's lock is held."""
     cdef Flight *flight = <Flight *> g.in_flight.first
@@ -475,6 +582,7 @@ cdef void pop_flight(StreamReplica g, uint64_t seq) noexcept nogil:
 
 LOG.propose = propose
 LOG.change = apply_change
+LOG.drop = drop_unneeded
 MACHINE.collect = collect
 MACHINE.apply = apply
 MACHINE.lead_changed = lead_changed

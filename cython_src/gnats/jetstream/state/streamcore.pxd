@@ -61,6 +61,8 @@ cdef struct StreamLog:
     # Have another change made by apply_change(). Return its result, a StoreError. STORE_AGAIN: free the lock for a
     # moment, then call again with the same arguments.
     int (*change)(StreamCore s, const StreamChange *c, Purge *part) noexcept nogil
+    # Have a message removed that no consumer needs. Return whether it is gone when this returns. No lock is held.
+    bint (*drop)(StreamCore s, uint64_t seq, PollState *ps) noexcept nogil
 
 
 cdef class StreamCore(StreamBase):
@@ -91,6 +93,7 @@ cdef class StreamCore(StreamBase):
     cdef Transform *tr                     # where stored messages are republished; NULL: nowhere
     cdef Filter *schedule_subjects         # the stream's subjects if it allows schedules, else NULL
     cdef bint active                       # subscribed to its subjects
+    cdef bint decides                      # this server decides which messages no consumer needs
     cdef bint closed
     cdef Dedupe dedupe
     cdef char *last_msg_id
@@ -118,7 +121,8 @@ cdef class StreamCore(StreamBase):
     # the end of the poller's batch; at once when ps is NULL.
     cdef void leave(self, PollState *ps) noexcept nogil
     # Remove a message that a consumer needs no more, unless another consumer needs it (ackMsg). Remove none with the
-    # limits policy. Return whether this call removed it. No lock is held; the thread is online.
+    # limits policy, nor where another server decides about that. Return whether this call removed it. No lock is held;
+    # the thread is online.
     cdef bint ack_msg(self, uint64_t seq, PollState *ps) noexcept nogil
     # Notify consumers of the records p[0:n] of a Removals. No lock is held; the thread is online.
     cdef void notify_removed(self, const char *p, size_t n) noexcept nogil

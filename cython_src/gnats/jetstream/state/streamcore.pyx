@@ -160,7 +160,8 @@ cdef class StreamCore(StreamBase):
         cdef bint gone
         cdef uint32_t i
         pthread_mutex_lock(&self.store.lock)
-        gone = self.closed or self.cfg.retention == LIMITS_POLICY or self.store.load(seq, &sm) != STORE_OK
+        gone = self.closed or not self.decides or self.cfg.retention == LIMITS_POLICY or (
+            self.store.load(seq, &sm) != STORE_OK)
         pthread_mutex_unlock(&self.store.lock)
         if gone:
             return False
@@ -171,10 +172,7 @@ cdef class StreamCore(StreamBase):
                 concerned_free(&c)
                 return False
         concerned_free(&c)
-        self.enter()
-        gone = not self.closed and self.store.remove(seq, False) == STORE_OK
-        self.leave(ps)
-        return gone
+        return self.log.drop(self, seq, ps)
 
     # -- the engine's ------------------------------------------------------------------------------------------------
 

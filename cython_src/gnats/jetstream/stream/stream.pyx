@@ -106,6 +106,7 @@ cdef class Stream(StreamCore):
     ):
         self.engine = engine
         self.log = &local_log
+        self.decides = True
         self.reserve_timers()
         self.store = store
         self.consumer_list = ConsumerList(store)
