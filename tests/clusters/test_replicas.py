@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from support.caller import Caller, Message
+from support.monitor import monitor
 from support.servers import until
 
 from .conftest import require_all
 from .members import named
 from .test_jetstream import ANSWER_WITHIN, READY, Members, mixtures, running
+from .test_meta_operations import health
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -19,7 +21,6 @@ NOT_SUPPORTED = 10074
 UNREPLICABLE: dict[str, dict[str, Any]] = {
     "mirror": {"mirror": {"name": "ORIGIN"}, "subjects": []},
     "sources": {"sources": [{"name": "ORIGIN"}]},
-    "memory": {"storage": "memory"},
     "fast batches": {"allow_batched": True},
     "schedules": {"allow_msg_schedules": True},
 }
@@ -226,4 +227,48 @@ def test_all_members_are_killed(members: Members) -> None:
         states.append(settled(members, name)["state"])
     assert states[0] == states[1] == states[2]
     assert members.ask(1, f"{name}.d", b"last")["seq"] == acknowledged[-1] + 1
+    delete(members, name)
+
+
+def test_a_stream_in_memory(members: Members) -> None:
+    """A server that was away has lost it, and gets it again; nobody has it when all were away."""
+    name = replicated(members, storage="memory")
+    acknowledged = [members.ask(0, f"{name}.a", b"%d" % number)["seq"] for number in range(30)]
+    before = contents(members, name, acknowledged[-1])
+    gone = until(lambda: host(members, name) + 1) - 1
+    server = members.cluster[gone]
+    server.kill()
+    until(lambda: "seq" in members.ask(sorted({0, 1, 2} - {gone})[0], f"{name}.b", b""), 60)
+    server.start_again()
+    members.leader()
+    settled(members, name)
+    lead(members, name, gone)
+    assert contents(members, name, acknowledged[-1]) == before
+    for each in members.cluster.servers:
+        each.kill()
+    for each in members.cluster.servers:
+        each.start_again()
+    members.leader()
+    until(lambda: "seq" in members.ask(0, f"{name}.c", b""), 90)
+    assert settled(members, name)["state"]["messages"] < 30
+    delete(members, name)
+
+
+def test_health_and_details(members: Members) -> None:
+    """A server is well when its replicas are; each describes the group in its /jsz."""
+    name = replicated(members)
+    body = {"stream_name": name, "config": {"durable_name": "C", "ack_policy": "explicit"}}
+    members.api(0, f"CONSUMER.DURABLE.CREATE.{name}.C", body)
+    leader = host(members, name)
+    for member in range(3):
+        server = members.cluster[member]
+        until(lambda server=server: health(server)[1]["status"] == "ok", 60)  # type: ignore[misc]
+        page = monitor(server, "/jsz?streams=true&consumers=true&accounts=true")
+        (detail,) = [each for each in page["account_details"][0]["stream_detail"] if each["name"] == name]
+        assert detail["cluster"]["leader"] == f"s{leader}"
+        assert len(detail["cluster"]["replicas"]) == 2
+        (consumer,) = detail["consumer_detail"]
+        assert consumer["cluster"]["raft_group"].startswith("C-R3F-")
+        asked = f"?account=$G&stream={name}&consumer=C"
+        assert health(server, asked)[1]["status"] == "ok"
     delete(members, name)

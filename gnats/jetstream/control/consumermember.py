@@ -64,6 +64,10 @@ class ConsumerMembership(GroupMember):
         return self._raft
 
     @property
+    def joined(self) -> bool:
+        return self._raft is not None
+
+    @property
     def leads(self) -> bool:
         return self._leads
 

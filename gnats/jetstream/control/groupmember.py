@@ -136,6 +136,19 @@ class GroupMember:
         self.failure = why
         self.shared.log.error(f"JetStream cluster stopped the replica of {self.what}: {why}")
 
+    @property
+    def joined(self) -> bool:
+        """Whether the group is open."""
+        raise NotImplementedError
+
+    def problem(self) -> str:
+        """Return why this server's part is not up to date, "": it is (isStreamHealthy)."""
+        if self.failure:
+            return f"node write error: {self.failure}"
+        if not self.joined:
+            return "group node missing"
+        return "" if self.raft.is_current else "group node unhealthy"
+
     def cluster_info(self) -> Json:
         """Describe the group (ClusterInfo)."""
         raft = self.raft

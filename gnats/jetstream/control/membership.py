@@ -12,7 +12,7 @@ from gnats.jetstream.control.groupmember import GroupMember
 from gnats.jetstream.control.proposals import MessageDeleteProposal, PurgeProposal
 from gnats.jetstream.control.replica import Replica
 from gnats.jetstream.errors import ApiError
-from gnats.jetstream.settings.config import FILE, LIMITS
+from gnats.jetstream.settings.config import LIMITS, MEMORY
 from gnats.nkeys.identity import random_name
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ def unreplicable(config: StreamConfig) -> str:
     """Return why a stream cannot have several replicas yet; "": it can."""
     if config.mirror or config.sources:
         what = "mirrors and sources"
-    elif config.storage != FILE:
-        what = "streams in memory"
     elif config.allow_batched or config.allow_msg_schedules or config.subject_delete_marker_ttl:
         what = "fast batches, schedules and delete markers"
     else:
@@ -60,13 +58,26 @@ class Membership(GroupMember):
         return self._replica.group
 
     @property
+    def joined(self) -> bool:
+        return self._replica.opened
+
+    def problem(self) -> str:
+        """Return why this server's part is not up to date, "": it is."""
+        return super().problem() or ("stream catching up" if self._replica.catching_up else "")
+
+    @property
     def leads(self) -> bool:
         return self._replica.leads
 
     async def open(self) -> None:
         """Join the group. Raises OSError, FilesError, MemoryError."""
         is_new, peers = self.is_new(), self.peers()
-        await self._replica.open(self.group.name, self.nodes.peer.encode(), lambda: (len(peers), peers))
+        await self._replica.open(
+            self.group.name,
+            self.nodes.peer.encode(),
+            lambda: (len(peers), peers),
+            in_memory=self.stream.config.storage == MEMORY,
+        )
         self._recovered = self.raft.node.state()["pindex"]
         self.begin(is_new=is_new)
 

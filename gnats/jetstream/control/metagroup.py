@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gnats.clock import Timer, call_later, monotonic, monotonic_ns, time_ns
 from gnats.go.json import Json
 from gnats.jetstream import errors
-from gnats.jetstream.cluster.cluster_info import LEADER_SEEN, known_peers, meta_cluster_info
+from gnats.jetstream.cluster.cluster_info import known_peers, meta_cluster_info
 from gnats.jetstream.cluster.entries import MetaError, Op, decode_entry, encode_entry, encode_snapshot
 from gnats.jetstream.cluster.meta import Change, MetaState
 from gnats.jetstream.cluster.placement import Load, Placement
@@ -216,17 +216,8 @@ class MetaGroup:
 
     @property
     def is_current(self) -> bool:
-        """Whether this server leads, or has heard its leader lately and catches up with nobody (isCurrent).
-
-        What is committed is applied in the loop's next turn, so that does not count.
-        """
-        if not self.group or self.failure:
-            return False
-        state = self.group_state()
-        if state["state"] == "Leader":
-            return True
-        _, heard = state["peers"].get(state["leader"], (0, -1))
-        return state["commit"] > 0 and not state["catching_up"] and 0 <= heard <= LEADER_SEEN
+        """Whether this server's part of the group is up to date."""
+        return self.group is not None and not self.failure and self.group.is_current
 
     def step_down(self, preferred: str = "") -> None:
         """Let another server lead. Raises ApiError when this one does not."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from gnats.clock import time_ns
+from gnats.jetstream.cluster.cluster_info import LEADER_SEEN
 from gnats.jetstream.replica.raftnode import (
     APPLIED_CHANGE,
     APPLIED_ENTRIES,
@@ -142,6 +143,20 @@ class RaftGroup:
         """
         self.begun = True
         self.node.begin(recovering or self.node.files.bootstrapped, observer or self.shared.retires)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this server leads, or has heard its leader lately and catches up with nobody (isCurrent).
+
+        What is committed is applied in the loop's next turn, so that does not count.
+        """
+        if self.node.failure:
+            return False
+        state = self.node.state()
+        if state["state"] == "Leader":
+            return True
+        _, heard = state["peers"].get(state["leader"], (0, -1))
+        return bool(state["commit"] > 0 and not state["catching_up"] and 0 <= heard <= LEADER_SEEN)
 
     def retire(self) -> bool:
         """Let another member lead, and never lead again: this server is about to go.

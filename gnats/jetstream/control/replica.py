@@ -84,6 +84,8 @@ class Replica:
         self.sync = sync.encode()
         """The subject on which the leader is asked for messages."""
         self.leads = False
+        self.opened = False
+        """Whether `group` and `log` are there."""
         self.catching_up = False
         self._client = shared.clients.of(system)
         self._sync_sid = b""
@@ -107,6 +109,7 @@ class Replica:
             prepare=self._put_behind,
         )
         self.group = group
+        self.opened = True
 
     def _put_behind(self, node: RaftNode) -> None:
         self.log = StreamReplica(self.stream, node)

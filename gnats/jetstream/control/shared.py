@@ -167,6 +167,9 @@ class Member(Protocol):
     def leaderless(self) -> bool:
         """Whether no server leads it, as far as this one knows."""
 
+    def problem(self) -> str:
+        """Return why this server's part is not up to date, "": it is."""
+
     def step_down(self, preferred: str = "") -> bool:
         """Let another server lead. False: this one did not."""
 
@@ -195,6 +198,9 @@ class ConsumerMember(Protocol):
     @property
     def leaderless(self) -> bool:
         """Whether no server leads it, as far as this one knows."""
+
+    def problem(self) -> str:
+        """Return why this server's part is not up to date, "": it is."""
 
     def step_down(self, preferred: str = "") -> bool:
         """Let another server lead. False: this one did not."""

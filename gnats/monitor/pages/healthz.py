@@ -12,8 +12,10 @@ from gnats.monitor.pages.render import Page
 
 if TYPE_CHECKING:
     from gnats.jetstream.cluster.entries import StreamAssignment
+    from gnats.jetstream.control.consumers import Consumer
     from gnats.jetstream.control.jetstream import JetStream
     from gnats.jetstream.control.metagroup import MetaGroup
+    from gnats.jetstream.control.streams import Stream
     from gnats.options.options import Options
 
 OK, BAD_REQUEST, NOT_FOUND, INTERNAL_ERROR, UNAVAILABLE = 200, 400, 404, 500, 503
@@ -116,7 +118,7 @@ def _asset_problems(js: "JetStream", meta: "MetaGroup", options: HealthzOptions)
         about: Page = {"account": name, "stream": asset.name}
         jsa = js.accounts.get(name)
         stream = jsa.streams.get(asset.name) if jsa else None
-        problem = (stream.failure or stream.offline_reason) if stream else "stream not found"
+        problem = _stream_problem(stream) if stream else "stream not found"
         if stream is None or problem:
             where = f"JetStream stream '{name} > {asset.name}' is not current"
             yield {"type": "STREAM"} | about | {"error": f"{where}: {problem}"}
@@ -124,10 +126,27 @@ def _asset_problems(js: "JetStream", meta: "MetaGroup", options: HealthzOptions)
         for each in meta.state.consumers_of(name, asset.name):
             if options.consumer not in ("", each.name) or not each.group.is_member(meta.peer):
                 continue
-            if each.name not in stream.consumers:
+            consumer = stream.consumers.get(each.name)
+            if problem := _consumer_problem(consumer) if consumer else "consumer not found":
                 where = f"JetStream consumer '{name} > {asset.name} > {each.name}' is not current"
                 about["consumer"] = each.name
-                yield {"type": "CONSUMER"} | about | {"error": f"{where}: consumer not found"}
+                yield {"type": "CONSUMER"} | about | {"error": f"{where}: {problem}"}
+
+
+def _stream_problem(stream: "Stream") -> str:
+    """Return why a stream that is here is not served, or not up to date."""
+    if problem := stream.failure or stream.offline_reason:
+        return problem
+    if not stream.replicated:
+        return ""
+    return stream.member.problem() if stream.member else "stream node missing"
+
+
+def _consumer_problem(consumer: "Consumer") -> str:
+    """Return why a consumer that is here is not up to date."""
+    if not consumer.replicated:
+        return ""
+    return consumer.member.problem() if consumer.member else "consumer node missing"
 
 
 def _jetstream_health(js: "JetStream", options: HealthzOptions) -> Page:

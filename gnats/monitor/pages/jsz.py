@@ -127,7 +127,7 @@ def _stream_detail(stream: "Stream", options: JszOptions, cluster: Page) -> Page
     from gnats.jetstream.control.consumers import consumer_info
 
     detail: Page = {"name": stream.name, "created": rfc3339(stream.created)}
-    detail["cluster"] = cluster
+    detail["cluster"] = stream.member.cluster_info() if stream.member else cluster
     if options.config:
         detail["config"] = stream.config.json()
     detail["state"] = stream.state()
