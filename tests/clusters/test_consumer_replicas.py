@@ -224,6 +224,31 @@ def test_a_push_consumer_moves_with_its_leader(members: Members) -> None:
     delete(members, consumer.stream)
 
 
+@pytest.mark.parametrize("ends", ["killed", "stepped down"])
+def test_a_request_that_waits_is_ended_by_the_next_leader(members: Members, ends: str) -> None:
+    consumer = Asset(members)
+    leader = until(lambda: consumer.host() + 1) - 1
+    here = (leader + 1) % 3
+    with Caller(members.cluster[here], inbox=f"_INBOX.{consumer.stream}w") as caller:
+        request = json.dumps({"batch": 1, "expires": 300 * 10**9}).encode()
+        until(lambda: consumer.info()["num_waiting"] or (caller.ask(ask_next(consumer), request) and None))
+        consumer.info()  # the others have heard of it
+        if ends == "killed":
+            members.cluster[leader].kill()
+        else:
+            members.ask(here, f"$JS.API.CONSUMER.LEADER.STEPDOWN.{consumer.stream}.C")
+        assert caller.next().status == "409 Leadership Change"
+    if ends == "killed":
+        members.cluster[leader].start_again()
+        members.leader()
+        settled(members, consumer.stream)
+    delete(members, consumer.stream)
+
+
+def ask_next(consumer: Asset) -> str:
+    return f"$JS.API.CONSUMER.MSG.NEXT.{consumer.stream}.C"
+
+
 @pytest.mark.parametrize("graceful", [False, True], ids=["killed", "stopped"])
 def test_a_leader_ends(members: Members, graceful: bool) -> None:
     """What was acknowledged is not delivered again; what was not is, also by the server that was away."""

@@ -269,7 +269,8 @@ cdef class Consumer(ConsumerState):
         outq_cut(&self.out, self.proposals.committed)
         wr = self.waiting.head
         while wr != NULL and (deleted or follows):
-            outq_status(&self.out, wr.reply, wr.reply_n, NULL, 0, why, b"")
+            if deleted or not wr.announced:   # of the others, the next leader tells
+                outq_status(&self.out, wr.reply, wr.reply_n, NULL, 0, why, b"")
             wr = wr.next
         waitq_free(&self.waiting)
         pthread_mutex_unlock(&self.lock)

@@ -15,7 +15,7 @@ from gnats.includes.times cimport time_after
 from gnats.jetstream.consumer.acks cimport ACK_NUMBERS, AckInfo, ack_reply
 from gnats.jetstream.consumer.consumeracks cimport process_deleted
 from gnats.jetstream.consumer.consumerentry cimport ACKED_ONE, ENTRY_REFUSED, OP_FORGOTTEN, OP_RETURNED
-from gnats.jetstream.consumer.consumerpull cimport next_waiting, process_waiting
+from gnats.jetstream.consumer.consumerpull cimport announce_requests, next_waiting, process_waiting
 from gnats.jetstream.consumer.consumerstate cimport (
     CONSUMER_MAX_DELIVERIES,
     ConsumerState,
@@ -247,6 +247,8 @@ cdef int gather(ConsumerState o, PollState *ps, int64_t wall) noexcept nogil:
             process_waiting(o, found == GATHER_WAIT, ps.now)
         elif found == GATHER_WAIT and o.waiting.nowait and not full:
             process_waiting(o, True, ps.now)
+    if o.waiting.unannounced:
+        announce_requests(o)
     store8(&o.hungry, may_deliver(o, wall) and not full)
     arm_timer(o, ps, wall)
     return found
@@ -446,6 +448,8 @@ cdef bint deliver_msg(
     if wr != NULL and wr.n <= 0:
         if wrb > 0:
             batch_completed(o, wr, wrn, wrb)
+        if wr.announced:
+            o.log.tell(o, wr, False)
         free(wr)
     if o.cfg.rate > 0:
         o.pace.tokens -= size

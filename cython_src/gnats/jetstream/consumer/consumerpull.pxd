@@ -25,4 +25,6 @@ cdef WaitingRequest *next_waiting(ConsumerState o, PollState *ps, size_t size, i
 # End the requests that have expired or have no subscriber; with eos (there is no message for them), those with no_wait
 # too. Send heartbeats that are due.
 cdef void process_waiting(ConsumerState o, bint eos, int64_t now) noexcept nogil
+# Tell the consumer's other replicas of the requests that wait.
+cdef void announce_requests(ConsumerState o) noexcept nogil
 cdef void send_idle_heartbeat(ConsumerState o, const char *dest, size_t n) noexcept nogil

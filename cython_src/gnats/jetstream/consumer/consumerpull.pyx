@@ -251,10 +251,28 @@ cdef bint requester_listens(ConsumerState o, const WaitingRequest *wr) noexcept 
     return (<Account> account).sublist.has_interest(subject, n)
 
 
+cdef void forget_request(ConsumerState o, WaitingRequest *wr) noexcept nogil:
+    """Take a request out of the queue, and free it."""
+    if wr.announced:
+        o.log.tell(o, wr, False)
+    waitq_remove(&o.waiting, wr)
+
+
+cdef void announce_requests(ConsumerState o) noexcept nogil:
+    cdef WaitingRequest *wr = o.waiting.head
+    if o.log.tell == NULL:
+        return
+    while wr != NULL and o.waiting.unannounced:
+        if not wr.announced:
+            o.log.tell(o, wr, True)
+            o.waiting.unannounced -= wr.announced
+        wr = wr.next
+
+
 cdef void end_request(ConsumerState o, WaitingRequest *wr, const char *text) noexcept nogil:
     """End a request with a status, and free it."""
     outq_ended(&o.out, wr.reply, wr.reply_n, text, wr.n, wr.b)
-    waitq_remove(&o.waiting, wr)
+    forget_request(o, wr)
 
 
 cdef WaitingRequest *next_waiting(ConsumerState o, PollState *ps, size_t size, int64_t npc) noexcept nogil:
@@ -284,7 +302,7 @@ cdef WaitingRequest *next_waiting(ConsumerState o, PollState *ps, size_t size, i
             if wr.b == 0:
                 waitq_set_n(&o.waiting, wr, 1)   # its bytes are used up: this message is its last
         if not request_has_interest(o, wr, ps.now):
-            waitq_remove(&o.waiting, wr)
+            forget_request(o, wr)
             continue
         return waitq_pop(&o.waiting)
     return NULL
@@ -345,9 +363,9 @@ cdef void process_waiting(ConsumerState o, bint eos, int64_t now) noexcept nogil
             end_request(o, wr, b"408 Request Timeout")
         elif eos and wr.no_wait and (wr.expires == 0 or wr.d > 0):
             outq_status(&o.out, wr.reply, wr.reply_n, NULL, 0, b"404 No Messages", b"")
-            waitq_remove(&o.waiting, wr)
+            forget_request(o, wr)
         elif not request_has_interest(o, wr, now):
-            waitq_remove(&o.waiting, wr)
+            forget_request(o, wr)
         else:
             if wr.hbt:
                 if now >= wr.hbt:

@@ -24,7 +24,7 @@ from gnats.jetstream.consumer.pacing cimport Pace
 from gnats.jetstream.consumer.pending cimport DeliveredMsg, Pending, pending_first
 from gnats.jetstream.consumer.pinning cimport Pin
 from gnats.jetstream.consumer.proposals cimport Proposals
-from gnats.jetstream.consumer.requests cimport WaitQueue
+from gnats.jetstream.consumer.requests cimport WaitingRequest, WaitQueue
 from gnats.jetstream.consumer.send_queue cimport OutQ
 from gnats.jetstream.consumer.settings cimport ConsumerSettings
 from gnats.jetstream.consumer.skiplist cimport SkipList
@@ -64,6 +64,8 @@ cdef struct ConsumerLog:
     # Apply an entry by stored_apply(), and return its outcome. With replicas it is proposed to the others, too: the
     # answer to an acknowledgement, and a message to its client, leave when they are committed (`proposals`).
     ConsumerOutcome (*propose)(ConsumerState o, const ConsumerEntry *e, Acked *acked) noexcept nogil
+    # Tell the other replicas of a pull request that waits, or that it does not wait any more. NULL: there are none.
+    void (*tell)(ConsumerState o, WaitingRequest *wr, bint waits) noexcept nogil
 
 
 cdef class ConsumerState(ConsumerBase):

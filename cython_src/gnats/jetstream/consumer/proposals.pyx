@@ -1,7 +1,8 @@
 """What a consumer with replicas has proposed to its Raft group; see proposals.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint16_t
 from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
 
 cdef enum:
     FIRST_ROOM = 1024
@@ -10,19 +11,20 @@ cdef enum:
 cdef char *proposals_room(Proposals *q, size_t size) noexcept nogil:
     cdef size_t cap = q.cap
     cdef char *grown
-    if q.used + 1 + size > cap:
-        cap = max(2 * cap, max(q.used + 1 + size, <size_t> FIRST_ROOM))
+    if q.used + LENGTH + size > cap:
+        cap = max(2 * cap, max(q.used + LENGTH + size, <size_t> FIRST_ROOM))
         grown = <char *> realloc(q.p, cap)
         if grown == NULL:
             return NULL
         q.p = grown
         q.cap = cap
-    return q.p + q.used + 1
+    return q.p + q.used + LENGTH
 
 
 cdef void proposals_add(Proposals *q, size_t n) noexcept nogil:
-    (<uint8_t *> q.p)[q.used] = <uint8_t> n
-    q.used += 1 + n
+    cdef uint16_t length = <uint16_t> n
+    memcpy(q.p + q.used, &length, LENGTH)
+    q.used += LENGTH + n
     q.n += 1
 
 

@@ -52,6 +52,7 @@ cdef struct WaitingRequest:
     uint8_t has_group
     uint8_t priority
     uint8_t id_n                # PIN_ROOM + 1: longer
+    uint8_t announced           # the other replicas of the consumer were told of it
     char id[PIN_ROOM]
     uint32_t reply_n
     char reply[1]
@@ -63,6 +64,7 @@ cdef struct WaitQueue:
     WaitingRequest *last_of[PRIORITIES]    # the last request of each priority, or NULL
     uint32_t n, max
     uint32_t nowait             # requests with no_wait
+    uint32_t unannounced        # requests that are not announced
     uint64_t asked              # messages still to come, of all requests; modulo 2**64
     int64_t last                # when a client last asked for messages or got one, monotonic ns
     int64_t due                 # no request expires and no heartbeat is due before, monotonic ns; 0: never

@@ -149,6 +149,7 @@ cdef void link_in(WaitQueue *q, WaitingRequest *wr) noexcept nogil:
         q.tail = wr
     q.last_of[wr.priority] = wr
     q.n += 1
+    q.unannounced += not wr.announced
     q.nowait += wr.no_wait
     q.asked += <uint64_t> wr.n
 
@@ -165,6 +166,7 @@ cdef void link_out(WaitQueue *q, WaitingRequest *wr) noexcept nogil:
     else:
         q.tail = wr.prev
     q.n -= 1
+    q.unannounced -= not wr.announced
     q.nowait -= wr.no_wait
     q.asked -= <uint64_t> wr.n
 

@@ -11,7 +11,7 @@ says which messages the group still needs. What is acknowledged is released when
 Locks: a group's lock comes before its consumer's. So a consumer only leaves its proposals, and the group takes them at
 the end of the poller's batch.
 """
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.jetstream.consumer.acked cimport Acked
 from gnats.jetstream.consumer.consumerstate cimport ConsumerState
@@ -21,6 +21,13 @@ from gnats.jetstream.consumer.stored cimport StoredState
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase
 from gnats.jetstream.replica.raftnode cimport RaftNode
 from gnats.jetstream.state.streamcore cimport StreamCore
+
+
+# A pull request at the leader: whoever leads next tells its client to ask again.
+cdef struct KnownRequest:
+    KnownRequest *next
+    uint32_t n
+    char reply[1]
 
 
 cdef class ConsumerReplica(ConsumerBase):
@@ -34,6 +41,8 @@ cdef class ConsumerReplica(ConsumerBase):
     cdef bint leads
     cdef void *consumer            # the Consumer that delivers, borrowed; NULL: none
     cdef Proposals taken           # an empty one, for the consumer's
+    cdef KnownRequest *requests    # that wait at another server, which leads
+    cdef uint32_t nrequests
     cdef Acked acked               # messages that the stream may remove as far as this consumer is concerned
     cdef bint retains              # the stream keeps messages for its consumers
     # of the control loop alone

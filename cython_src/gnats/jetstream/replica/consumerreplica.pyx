@@ -3,7 +3,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stddef cimport size_t
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memcmp, memcpy, memset
 
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.clock cimport realtime_ns
@@ -22,7 +22,9 @@ from gnats.jetstream.consumer.consumerentry cimport (
 )
 from gnats.jetstream.consumer.consumerstate cimport ConsumerLog, ConsumerState, kick
 from gnats.jetstream.consumer.pending cimport PENDING, DeliveredMsg, pending_find, pending_free
-from gnats.jetstream.consumer.proposals cimport proposals_add, proposals_free, proposals_room
+from gnats.jetstream.consumer.proposals cimport LENGTH, proposal_size, proposals_add, proposals_free, proposals_room
+from gnats.jetstream.consumer.requests cimport WaitingRequest
+from gnats.jetstream.consumer.send_queue cimport outq_status
 from gnats.jetstream.consumer.settings cimport POLICY_EXPLICIT, POLICY_NONE
 from gnats.jetstream.consumer.stored cimport stored_apply, stored_forget_below, stored_restore, stored_snapshot
 from gnats.jetstream.engine.barrier cimport JsPoller, run_later
@@ -50,6 +52,9 @@ from gnats.store.format.codec cimport (
 from gnats.store.index.filter cimport Filter, filter_free, filter_make, filter_match
 
 from gnats.jetstream.consumer.consumer import ACK_POLICIES
+
+cdef enum:
+    MOST_REQUESTS = 4096       # that wait at another server, and are known here
 
 cdef ConsumerLog LOG
 cdef RaftMachine MACHINE
@@ -83,6 +88,7 @@ cdef class ConsumerReplica:
         proposals_free(&self.taken)
         acked_free(&self.acked)
         filter_free(self.filter)
+        forget_requests(self)
 
     def join(self, RaftNode node not None) -> None:
         """Carry out what a group decides. Call it once."""
@@ -131,6 +137,8 @@ cdef class ConsumerReplica:
             room = proposals_room(&consumer.proposals, CONSUMER_OP_ROOM)
             if room != NULL and not self.has_state:
                 proposals_add(&consumer.proposals, put_skip(room, consumer.sseq))   # the others begin there, too
+            if leads:
+                end_requests(self, consumer)
             pthread_mutex_unlock(&consumer.lock)
             pthread_mutex_unlock(&self.node.lock)
         self.kept = consumer
@@ -271,6 +279,17 @@ cdef size_t encode(ConsumerState o, const ConsumerEntry *e, char *room) noexcept
     return 0
 
 
+cdef void tell(ConsumerState o, WaitingRequest *wr, bint waits) noexcept nogil:
+    cdef char *room = proposals_room(&o.proposals, 1 + wr.reply_n)
+    if room == NULL:
+        return   # its client learns of another leader by itself
+    room[0] = ADD_REQUEST_OP if waits else REMOVE_REQUEST_OP
+    memcpy(room + 1, wr.reply, wr.reply_n)
+    proposals_add(&o.proposals, 1 + wr.reply_n)
+    if waits:
+        wr.announced = True
+
+
 # -- the machine; the group's lock is held -----------------------------------------------------------------------------
 
 cdef void collect(void *o, RaftNode node) noexcept nogil:
@@ -285,11 +304,11 @@ cdef void propose_left(ConsumerReplica g, RaftNode node) noexcept nogil:
         return
     take_left(g, <ConsumerState> g.consumer)
     while at < g.taken.used:
-        n = (<uint8_t *> g.taken.p)[at]
-        if not node.propose_entry(g.taken.p + at + 1, n):
+        n = proposal_size(g.taken.p + at)
+        if not node.propose_entry(g.taken.p + at + LENGTH, n):
             raft_step_down(&node.raft, 0, node.ps.now)
             return
-        at += 1 + n
+        at += LENGTH + n
 
 
 cdef void take_left(ConsumerReplica g, ConsumerState o) noexcept nogil:
@@ -317,6 +336,10 @@ cdef Carried apply_entry(ConsumerReplica g, JsPoller *jp, const Entry *entry) no
     if entry.type != ENTRY_NORMAL:
         return CARRIED_OUT
     if entry.data.n and (entry.data.p[0] == ADD_REQUEST_OP or entry.data.p[0] == REMOVE_REQUEST_OP):
+        if not g.leads:
+            note_request(g, entry.data.p + 1, entry.data.n - 1, entry.data.p[0] == ADD_REQUEST_OP)
+        if g.consumer != NULL:
+            note_committed(<ConsumerState> g.consumer, jp)
         return CARRIED_OUT
     if not decode_consumer_op(entry.data.p, entry.data.n, &e):
         return NOT_CARRIED
@@ -353,6 +376,47 @@ cdef bint apply_op(ConsumerReplica g, ConsumerEntry *e) noexcept nogil:
         if g.cfg.ack_policy == POLICY_NONE:
             s.floor.stream = s.delivered.stream
     return True
+
+
+# -- requests that wait at the server that leads; the group's lock is held ---------------------------------------------
+
+cdef void note_request(ConsumerReplica g, const char *reply, size_t n, bint waits) noexcept nogil:
+    cdef KnownRequest **at = &g.requests
+    cdef KnownRequest *r
+    while at[0] != NULL and (at[0].n != n or memcmp(at[0].reply, reply, n) != 0):
+        at = &at[0].next
+    r = at[0]
+    if r != NULL and not waits:
+        at[0] = r.next
+        g.nrequests -= 1
+        free(r)
+    elif r == NULL and waits and g.nrequests < MOST_REQUESTS:
+        r = <KnownRequest *> malloc(sizeof(KnownRequest) + n)
+        if r == NULL:
+            return   # its client learns of another leader by itself
+        r.next = NULL
+        r.n = <uint32_t> n
+        memcpy(r.reply, reply, n)
+        at[0] = r
+        g.nrequests += 1
+
+
+cdef void end_requests(ConsumerReplica g, ConsumerState o) noexcept nogil:
+    """Have the clients of another leader's requests ask again. The consumer's lock is held."""
+    cdef KnownRequest *r = g.requests
+    while r != NULL:
+        outq_status(&o.out, r.reply, r.n, NULL, 0, b"409 Leadership Change", b"")
+        r = r.next
+    forget_requests(g)
+
+
+cdef void forget_requests(ConsumerReplica g) noexcept nogil:
+    cdef KnownRequest *following
+    while g.requests != NULL:
+        following = g.requests.next
+        free(g.requests)
+        g.requests = following
+    g.nrequests = 0
 
 
 cdef void settle(void *o, JsPoller *jp) noexcept nogil:
@@ -432,6 +496,7 @@ cdef void note_committed(ConsumerState o, JsPoller *jp) noexcept nogil:
 
 
 LOG.propose = propose
+LOG.tell = tell
 MACHINE.collect = collect
 MACHINE.apply = apply
 MACHINE.lead_changed = lead_changed
