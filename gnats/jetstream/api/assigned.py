@@ -199,7 +199,13 @@ class Assigned:
         account = self.js.server_accounts.system_account
         assert account
         asset = change.assignment
-        member = Membership(stream, asset, self._meta.nodes, account)
+        meta = self._meta
+
+        def consumers() -> Iterable[str]:
+            known = meta.state.consumers_of(asset.account, asset.name)
+            return [each.name for each in known if each.group.is_member(meta.peer)]
+
+        member = Membership(stream, asset, meta.nodes, account, consumers)
         stream.member = member
 
         def answer() -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from gnats.jetstream import errors
 from gnats.jetstream.control.groupmember import GroupMember, SnapshotTimer
 from gnats.jetstream.control.raftgroup import RaftGroup
-from gnats.jetstream.replica.consumerops import RESET_OP
 from gnats.jetstream.threads import in_thread
 from gnats.nkeys.identity import random_name
 
@@ -106,7 +105,7 @@ class ConsumerMembership(GroupMember):
     def lead(self, term: int) -> None:
         """Deliver from now on."""
         consumer, stream = self.consumer, self.consumer.stream
-        if not consumer.lead():
+        if not consumer.lead(term):
             return
         self._leads = True
         self.shared.advisories.consumer_leader_elected(
@@ -133,18 +132,19 @@ class ConsumerMembership(GroupMember):
         else:
             self._snapshots.changed()
 
-    async def snapshot(self) -> None:
-        """Replace the records that are applied by a snapshot. Raises StoreFailure."""
+    async def snapshot(self) -> bool:
+        """Replace the records that are applied by a snapshot; True. Raises StoreFailure, MemoryError."""
         store = self.consumer.stream.store
         log, node = self.log, self.raft.node
         if self._closed or node.failure:
-            return
+            return True
 
         def take() -> None:
             index, state = log.snapshot(store.state().first_seq)
             node.install_snapshot(index, state)
 
         await in_thread(take)
+        return True
 
     def _spawn(self, work: Awaitable[object]) -> None:
         async def run() -> None:
@@ -162,18 +162,16 @@ class ConsumerMembership(GroupMember):
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._asked[key] = done
         try:
-            if not self.raft.node.propose(bytes([RESET_OP]) + seq.to_bytes(8, "little") + key.encode()):
+            if not self.log.propose_reset(seq, key.encode()):
                 raise errors.CLUSTER_NOT_LEADER()
             return await done
         finally:
             self._asked.pop(key, None)
 
     def change(self, data: bytes) -> None:
-        """Carry out a reset."""
+        """Carry out a reset; the consumer that has proposed it has begun anew already."""
         seq, reply = max(int.from_bytes(data[1:9], "little"), 1), data[9:].decode(errors="replace")
         self.log.reset(seq)
-        if self._leads:
-            self.consumer.native.reset(seq)
         asked = self._asked.get(reply)
         if asked and not asked.done():
             asked.set_result(seq)

@@ -194,11 +194,11 @@ class Consumer:
             raise errors.CONSUMER_OFFLINE_REASON(err=self.offline_reason or "offline")
         return self._replica
 
-    def lead(self) -> bool:
-        """Deliver, from what the group has decided. False: this server does not lead it, or cannot."""
+    def lead(self, term: int) -> bool:
+        """Deliver in a term, from what the group has decided. False: another one has begun, or it cannot."""
         try:
             native = self._make(self.replica.state())
-            if self.replica.lead(native):
+            if self.replica.lead(native, term):
                 self._start(native)
                 return True
         except (ApiError, ValueError, OverflowError, MemoryError) as exc:
@@ -303,7 +303,7 @@ class Consumer:
                 self._write_meta(config)
             self._configure(native, config)
             if config.sourcing and native:
-                native.reset(native.check_reset(0))
+                self._reset_to(native, native.check_reset(0))
         except Exception as exc:
             self._configure(native, self.config)
             if undo:
@@ -319,6 +319,12 @@ class Consumer:
         """Have the stream remove what was acknowledged, if it is still there. Any thread."""
         if half := self._replica or self._native:
             half.check_state_for_interest_stream()
+
+    def _reset_to(self, native: NativeConsumer, seq: int) -> None:
+        if self._replica:
+            self._replica.propose_reset(seq, b"")
+        else:
+            native.reset(seq)
 
     def _configure(self, native: NativeConsumer | None, config: ConsumerConfig) -> None:
         if native:

@@ -31,10 +31,13 @@ MIN_SNAPSHOT_INTERVAL = 10.0
 
 
 class SnapshotTimer:
-    """Takes snapshots of a group's state: two minutes after a change, and earlier after many."""
+    """Takes snapshots of a group's state: two minutes after a change, and earlier after many.
+
+    `take` returns False when it has to be called later.
+    """
 
     def __init__(
-        self, take: Callable[[], Coroutine[Any, Any, object]], spawn: Callable[[Awaitable[object]], None]
+        self, take: Callable[[], Coroutine[Any, Any, bool]], spawn: Callable[[Awaitable[object]], None]
     ) -> None:
         self._take = take
         self._spawn = spawn
@@ -59,7 +62,15 @@ class SnapshotTimer:
     def _due(self) -> None:
         self._timer = None
         self._last = monotonic()
-        self._spawn(self._take())
+        self._spawn(self._work())
+
+    async def _work(self) -> None:
+        done = False
+        try:
+            done = await self._take()
+        finally:
+            if not done:
+                self.changed()
 
     def close(self) -> None:
         """Take no more."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from gnats.clock import Timer, call_later
 from gnats.jetstream import errors
 from gnats.jetstream.control.groupmember import GroupMember
 from gnats.jetstream.control.proposals import MessageDeleteProposal, PurgeProposal
@@ -35,6 +36,10 @@ def unreplicable(config: StreamConfig) -> str:
     return f"stopped - replicas > 1 of {what} are not supported by this server"
 
 
+SCAN_INTERVAL = 60.0
+"""Seconds after which the leader looks again for messages that no consumer needs."""
+LOOK_AGAIN = 0.5
+"""Seconds from a look for consumers that are not here yet to the next one."""
 PURGE, DELETE = 5, 6
 """The first byte of an entry (entryOp in nats-server)."""
 _NAME_LEN = 8
@@ -43,13 +48,26 @@ _NAME_LEN = 8
 class Membership(GroupMember):
     """A stream's place in its group. open() it."""
 
-    def __init__(self, stream: Stream, assignment: StreamAssignment, nodes: Nodes, system: Account) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        assignment: StreamAssignment,
+        nodes: Nodes,
+        system: Account,
+        consumers: Callable[[], Iterable[str]],
+    ) -> None:
         shared = stream.jsa.shared
         what = f"stream '{stream.jsa.name} > {stream.name}'"
         super().__init__(shared, assignment.group, nodes, system, what)
         self.stream = stream
         self._asked: dict[str, asyncio.Future[Any]] = {}
         self._replica = Replica(shared, system, stream.native, stream.store, self, assignment.sync)
+        self._consumers = consumers
+        """Returns the names of the consumers that are assigned to this server."""
+        self._knows = False
+        self._scanner: Timer | None = None
+        self._scanned: tuple[int, ...] = ()
+        """What the stream had when it was looked through last."""
         self._recovered = 0
         """The last record of the log that was there at the start."""
 
@@ -88,13 +106,36 @@ class Membership(GroupMember):
         stream = self.stream
         stream.subscribe()
         if stream.config.retention != LIMITS:
-            self.shared.spawn(stream.forget_acknowledged())
+            self._scanned = ()
+            self._scan()
         self.shared.advisories.stream_leader_elected(
             stream.jsa.account, stream.name, self.nodes.name_of(self.nodes.peer), self.led()
         )
 
+    def _scan(self) -> None:
+        """Look for messages that no consumer needs, when something has changed, and again later.
+
+        Acknowledgements alone do not find all: a consumer may begin behind a message, or get a snapshot.
+        After a start, nothing is decided before all consumers are here that are assigned.
+        """
+        if self._scanner:
+            self._scanner.cancel()
+        if not self._knows:
+            if any(name not in self.stream.consumers for name in self._consumers()):
+                self._scanner = call_later(LOOK_AGAIN, self._scan)
+                return
+            self._knows = True
+            self._replica.log.decide()
+        self._scanner = call_later(SCAN_INTERVAL, self._scan)
+        state = self.stream.store.state()
+        seen = state.last_seq, state.msgs, len(self.stream.consumers)
+        if seen != self._scanned:
+            self._scanned = seen
+            self.shared.spawn(self.stream.forget_acknowledged())
+
     def follow(self) -> None:
         """Leave it to another server."""
+        self._stop_scanning()
         self.stream.native.unsubscribe()
         self._fail_asked()
 
@@ -102,6 +143,7 @@ class Membership(GroupMember):
         """Who leads is asked for when it is needed."""
 
     def stopped(self, why: str) -> None:
+        self._stop_scanning()
         self.note_stopped(why)
         self.stream.native.unsubscribe()
 
@@ -171,7 +213,13 @@ class Membership(GroupMember):
 
     # -- its end ---------------------------------------------------------------------------------------------
 
+    def _stop_scanning(self) -> None:
+        if self._scanner:
+            self._scanner.cancel()
+            self._scanner = None
+
     async def _close(self) -> None:
+        self._stop_scanning()
         self._fail_asked()
         await self._replica.close()
 

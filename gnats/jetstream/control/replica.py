@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ASK_AGAIN = 2.0
 """Seconds from a request for messages that came to nothing to the next one."""
+ANSWERED = 3.0
+"""Seconds in which the first message comes from a leader that has heard the request."""
 SILENT = 30.0
 """Seconds without a message after which a replica asks anew."""
 MOST_SENDERS = 32
@@ -189,14 +191,16 @@ class Replica:
     # -- snapshots -------------------------------------------------------------------------------------------
 
     async def snapshot(self) -> bool:
-        """Replace the records that are applied by a snapshot. False: there is nothing to replace.
+        """Replace the records that are applied by a snapshot. False: that is not possible now.
 
         Raises StoreFailure.
         """
         node, store = self.group.node, self.store
         state = node.state()
         index = state["applied"]
-        if self._closed or self.catching_up or index <= state["snapshot"] or self.group.node.failure:
+        if self._closed or index <= state["snapshot"] or self.group.node.failure:
+            return True
+        if self.catching_up:
             return False
 
         def make() -> bool:
@@ -315,14 +319,14 @@ class Replica:
 
 
 class _End:
-    """One end of a catch-up: it ends when no message has passed for SILENT seconds."""
+    """One end of a catch-up: it ends when no message has passed for SILENT seconds, or none at first."""
 
     def __init__(self, replica: Replica, native: Catchup) -> None:
         self.replica = replica
         self.native = native
         replica.shared.register(native, self)
-        self._timer = call_later(SILENT, self._look)
-        self._seen = -1
+        self._timer = call_later(ANSWERED, self._look)
+        self._seen = 0
 
     def _look(self) -> None:
         if self.native.messages == self._seen:

@@ -354,10 +354,11 @@ class Stream:
     async def forget_acknowledged(self) -> None:
         """Remove messages that the consumers have acknowledged, if retention depends on them.
 
-        An interest stream without consumers has no messages; a replicated one may not know them yet. One with
-        consumers keeps older messages that pass none of their filters, as in nats-server.
+        An interest stream without consumers has no messages, but a replicated one may not know them yet. One
+        with consumers keeps older messages that pass none of their filters, as in nats-server, unless it is
+        replicated: there a batch leaves some.
         """
-        if self.config.retention == INTEREST and not self.consumers and not self.replicated:
+        if self.config.retention == INTEREST and bool(self.consumers) == self.replicated:
             await in_thread(self.native.forget_unneeded)
         elif self.config.retention != LIMITS:
             for consumer in list(self.consumers.values()):

@@ -22,13 +22,18 @@ class ConsumerReplica:
         """Leave the stream's list. Close the node before."""
     def configure(self, config: ConsumerConfig) -> None:
         """Apply a changed configuration."""
-    def lead(self, consumer: Consumer) -> bool:
-        """Have a Consumer deliver, which was made with state(), and is not started.
+    def lead(self, consumer: Consumer, term: int) -> bool:
+        """Have a Consumer deliver in a term, which was made with state(), and is not started.
 
-        False: this server does not lead. Raises MemoryError.
+        False: this server does not lead in that term any more. Raises MemoryError.
         """
     def follow(self) -> None:
         """Forget the Consumer. Call it before that is closed. Idempotent."""
+    def propose_reset(self, seq: int, reply: bytes) -> bool:
+        """Have the Consumer begin anew at a stream sequence, and propose that. False: none delivers here.
+
+        Raises MemoryError.
+        """
     def reset(self, seq: int) -> None:
         """Apply a reset that the group has decided: begin anew at a stream sequence."""
     def forget_unneeded(self) -> None:

@@ -19,6 +19,8 @@ class StreamReplica:
         """Take the log away from the stream again. Close the node before."""
     def set_refused(self, refused: int) -> None:
         """Take over how many messages were refused up to a snapshot."""
+    def decide(self) -> None:
+        """While this server leads, decide which messages no consumer needs: all assigned ones are here."""
     @property
     def waiting(self) -> int:
         """The number of messages that are proposed, and not stored."""

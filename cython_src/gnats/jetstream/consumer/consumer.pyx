@@ -31,6 +31,7 @@ from gnats.jetstream.consumer.consumerpull cimport on_request, process_waiting
 from gnats.jetstream.consumer.consumerstate cimport (
     ConsumerState,
     Notice,
+    begin_at,
     kick,
     mark_dirty,
     num_pending,
@@ -57,7 +58,6 @@ from gnats.jetstream.consumer.removals cimport on_count_off, on_need_ack, on_pur
 from gnats.jetstream.consumer.requests cimport WaitingRequest, waitq_free
 from gnats.jetstream.consumer.send_queue cimport outq_cut, outq_ended, outq_status
 from gnats.jetstream.consumer.settings cimport POLICY_FLOW_CONTROL, POLICY_NONE, ConsumerSettings, wait_of
-from gnats.jetstream.consumer.skiplist cimport skip_free
 from gnats.jetstream.consumer.stored cimport stored_restore, stored_snapshot
 from gnats.jetstream.engine.consumerbase cimport ConsumerType
 from gnats.jetstream.engine.nativesubs cimport subscribe_native
@@ -404,18 +404,8 @@ cdef class Consumer(ConsumerState):
 
     def reset(self, uint64_t seq) -> None:
         """Begin anew at a stream sequence, of check_reset()."""
-        cdef bint count
         pthread_mutex_lock(&self.lock)
-        count = self.sseq != seq or self.stored.pending.n
-        skip_free(&self.skips)
-        self.sseq = seq
-        self.dseq = 1
-        self.adflr = 0
-        self.asflr = seq - 1
-        self.ldt = self.lat = 0
-        propose_position(self, OP_RESET)
-        if count:
-            stream_num_pending(self)
+        begin_at(self, seq)
         pthread_mutex_unlock(&self.lock)
         kick(self)
 

@@ -152,6 +152,8 @@ cdef class ConsumerState(ConsumerBase):
 
 # Set where a new consumer begins. No lock is held. False when out of memory.
 cdef bint select_starting_seq(ConsumerState o, int policy, uint64_t start_seq, int64_t start_time) noexcept nogil
+# Begin anew at a stream sequence. The lock is held.
+cdef void begin_at(ConsumerState o, uint64_t seq) noexcept nogil
 # ConsumerType.stored.
 cdef bint on_stored(ConsumerBase base, uint64_t seq) noexcept nogil
 # Count anew the messages that are still to be delivered. The lock is held, the store's is not.

@@ -128,6 +128,19 @@ cdef bint select_starting_seq(ConsumerState o, int policy, uint64_t start_seq, i
     return n >= 0
 
 
+cdef void begin_at(ConsumerState o, uint64_t seq) noexcept nogil:
+    cdef bint count = o.sseq != seq or o.stored.pending.n
+    skip_free(&o.skips)
+    o.sseq = seq
+    o.dseq = 1
+    o.adflr = 0
+    o.asflr = seq - 1
+    o.ldt = o.lat = 0
+    propose_position(o, OP_RESET)
+    if count:
+        stream_num_pending(o)
+
+
 # -- what is pending for delivery --------------------------------------------------------------------------------------
 
 cdef bint on_stored(ConsumerBase base, uint64_t seq) noexcept nogil:

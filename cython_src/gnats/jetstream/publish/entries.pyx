@@ -64,7 +64,7 @@ cdef bint entry_of_logged(StreamCore s, Inbound *m, Part part, StreamEntry *e) n
 
 
 cdef inline bint lacks_interest(StreamCore s, const Inbound *m) noexcept nogil:
-    return s.cfg.retention == INTEREST_POLICY and not s.consumer_list.has_interest(
+    return s.cfg.retention == INTEREST_POLICY and s.decides and not s.consumer_list.has_interest(
         m.subject.p, <uint32_t> m.subject.n)
 
 

@@ -22,12 +22,15 @@ cpdef enum:
 
 cdef enum:
     CONSUMER_OP_ROOM = 48      # bytes of the longest delivery
+    RESET_ROOM = 9             # and of a reset, without the subject of its answer
 
 
 # Write an entry into CONSUMER_OP_ROOM bytes; return the bytes written.
 cdef size_t put_delivered(char *to, uint64_t dseq, uint64_t sseq, uint64_t dc, int64_t ts) noexcept nogil
 cdef size_t put_acks(char *to, uint64_t dseq, uint64_t sseq) noexcept nogil
 cdef size_t put_skip(char *to, uint64_t sseq) noexcept nogil
+# Write RESET_ROOM bytes; return their end, where the subject of the answer goes.
+cdef char *put_reset(char *to, uint64_t sseq) noexcept nogil
 # Decode a delivery, an acknowledgement (without its kind), a skip or a reset; of the last two, `sseq` alone. False: it
 # is none of them. Untrusted input.
 cdef bint decode_consumer_op(const char *data, size_t n, ConsumerEntry *e) noexcept nogil

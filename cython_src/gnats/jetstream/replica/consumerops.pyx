@@ -27,6 +27,11 @@ cdef size_t put_skip(char *to, uint64_t sseq) noexcept nogil:
     return put64(to + 1, sseq) - to
 
 
+cdef char *put_reset(char *to, uint64_t sseq) noexcept nogil:
+    to[0] = RESET_OP
+    return put64(to + 1, sseq)
+
+
 cdef bint decode_consumer_op(const char *data, size_t n, ConsumerEntry *e) noexcept nogil:
     cdef const uint8_t *at = <const uint8_t *> data + 1
     cdef const uint8_t *end = <const uint8_t *> data + n

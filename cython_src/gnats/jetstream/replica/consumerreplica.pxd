@@ -39,6 +39,7 @@ cdef class ConsumerReplica(ConsumerBase):
     cdef StoredState committed
     cdef bint has_state            # the log or a snapshot has led to `committed`: it is more than the beginning
     cdef bint leads
+    cdef uint64_t term             # of which `leads` is
     cdef void *consumer            # the Consumer that delivers, borrowed; NULL: none
     cdef Proposals taken           # an empty one, for the consumer's
     cdef KnownRequest *requests    # that wait at another server, which leads
@@ -48,3 +49,6 @@ cdef class ConsumerReplica(ConsumerBase):
     # of the control loop alone
     cdef ConsumerState kept        # owns `consumer`
     cdef bint listed               # it is in the stream's list
+    cdef list filters              # the subjects of `filter`
+
+    cdef int refilter(self, config) except -1

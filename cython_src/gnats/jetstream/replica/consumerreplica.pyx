@@ -20,9 +20,16 @@ from gnats.jetstream.consumer.consumerentry cimport (
     ConsumerEntry,
     ConsumerOutcome,
 )
-from gnats.jetstream.consumer.consumerstate cimport ConsumerLog, ConsumerState, kick
+from gnats.jetstream.consumer.consumerstate cimport ConsumerLog, ConsumerState, begin_at, kick
 from gnats.jetstream.consumer.pending cimport PENDING, DeliveredMsg, pending_find, pending_free
-from gnats.jetstream.consumer.proposals cimport LENGTH, proposal_size, proposals_add, proposals_free, proposals_room
+from gnats.jetstream.consumer.proposals cimport (
+    LENGTH,
+    MOST_UNDER_WAY,
+    proposal_size,
+    proposals_add,
+    proposals_free,
+    proposals_room,
+)
 from gnats.jetstream.consumer.requests cimport WaitingRequest
 from gnats.jetstream.consumer.send_queue cimport outq_status
 from gnats.jetstream.consumer.settings cimport POLICY_EXPLICIT, POLICY_NONE
@@ -33,9 +40,11 @@ from gnats.jetstream.replica.consumerops cimport (
     ADD_REQUEST_OP,
     CONSUMER_OP_ROOM,
     REMOVE_REQUEST_OP,
+    RESET_ROOM,
     decode_consumer_op,
     put_acks,
     put_delivered,
+    put_reset,
     put_skip,
 )
 from gnats.jetstream.replica.raftnode cimport CARRIED_OUT, HANDED_ON, NOT_CARRIED, Carried, RaftMachine, RaftNode
@@ -79,7 +88,8 @@ cdef class ConsumerReplica:
         self.cfg.max_deliver = max(config.max_deliver, 0)
         if self.retains:
             # From now on: without it, the stream might remove messages that the group still needs.
-            self.filter = filter_make(list(config.filters))
+            self.filters = list(config.filters)
+            self.filter = filter_make(self.filters)
             stream.consumer_list.add(self)
             self.listed = True
 
@@ -106,21 +116,38 @@ cdef class ConsumerReplica:
         """Apply a changed ConsumerConfig."""
         cdef uint8_t policy = ACK_POLICIES[config.ack_policy]
         cdef uint64_t most = max(config.max_deliver, 0)
-        cdef Filter *old = self.filter
-        if self.listed:
-            self.stream.consumer_list.refilter(self, filter_make(list(config.filters)))
-            filter_free(old)
         if self.node is None:
+            self.refilter(config)
             self.cfg.ack_policy, self.cfg.max_deliver = policy, most
             return
         with nogil:
             pthread_mutex_lock(&self.node.lock)
+        try:
+            self.refilter(config)
             self.cfg.ack_policy = policy
             self.cfg.max_deliver = most
+        finally:
             pthread_mutex_unlock(&self.node.lock)
 
-    def lead(self, ConsumerState consumer not None) -> bool:
-        """Have a Consumer deliver, which was made with state(), and is not started. False: this server does not lead.
+    cdef int refilter(self, config) except -1:
+        """Set the filter; the group's lock, if there is one, is held."""
+        cdef Filter *old = self.filter
+        cdef Filter *made
+        self.filters = list(config.filters)
+        if self.listed:
+            made = filter_make(self.filters)
+            try:
+                self.stream.consumer_list.refilter(self, made)
+            except MemoryError:
+                old = made
+                raise
+            finally:
+                filter_free(old)
+        return 0
+
+    def lead(self, ConsumerState consumer not None, uint64_t term) -> bool:
+        """Have a Consumer deliver in a term, which was made with state(), and is not started. False: this server does
+        not lead in that term any more.
 
         Raises MemoryError.
         """
@@ -130,7 +157,7 @@ cdef class ConsumerReplica:
         consumer.log = &LOG
         with nogil:
             pthread_mutex_lock(&self.node.lock)
-            leads = self.leads
+            leads = self.leads and self.term == term
             if leads:
                 self.consumer = <void *> consumer
             pthread_mutex_lock(&consumer.lock)
@@ -153,6 +180,30 @@ cdef class ConsumerReplica:
             self.consumer = NULL
             pthread_mutex_unlock(&self.node.lock)
         self.kept = None
+
+    def propose_reset(self, uint64_t seq, bytes reply not None) -> bool:
+        """Have the Consumer begin anew at a stream sequence, and propose that. False: none delivers here.
+
+        Between its other proposals: what it delivers from now on is behind the reset at all. Raises MemoryError.
+        """
+        cdef ConsumerState o = self.kept
+        cdef size_t n = PyBytes_GET_SIZE(reply)
+        cdef const char *to = PyBytes_AS_STRING(reply)
+        cdef char *room
+        if o is None:
+            return False
+        with nogil:
+            pthread_mutex_lock(&o.lock)
+            room = proposals_room(&o.proposals, RESET_ROOM + n)
+            if room != NULL:
+                memcpy(put_reset(room, seq), to, n)
+                proposals_add(&o.proposals, RESET_ROOM + n)
+                begin_at(o, seq)
+            pthread_mutex_unlock(&o.lock)
+        if room == NULL:
+            raise MemoryError
+        kick(o)
+        return True
 
     def reset(self, uint64_t seq) -> None:
         """Apply a reset that the group has decided: begin anew at a stream sequence."""
@@ -183,6 +234,7 @@ cdef class ConsumerReplica:
         """Have the stream remove what was acknowledged and is still there, if this server decides about that. Any
         thread."""
         cdef uint64_t last
+        cdef Filter *mine
         if self.node is None:
             return
         with nogil:
@@ -190,7 +242,11 @@ cdef class ConsumerReplica:
             last = self.committed.delivered.stream
             pthread_mutex_unlock(&self.node.lock)
         if self.retains:
-            remove_unneeded(self.stream, self.filter, 0, last + 1)
+            mine = filter_make(self.filters)   # the other one may be replaced
+            try:
+                remove_unneeded(self.stream, mine, 0, last + 1)
+            finally:
+                filter_free(mine)
 
     def state(self) -> bytes | None:
         """Return what the group has decided, as an o.dat, unsealed; None: nothing yet. Raises MemoryError."""
@@ -324,6 +380,7 @@ cdef void take_left(ConsumerReplica g, ConsumerState o) noexcept nogil:
 
 cdef void lead_changed(void *o, bint leads, uint64_t term) noexcept nogil:
     (<ConsumerReplica> o).leads = leads
+    (<ConsumerReplica> o).term = term
     (<ConsumerReplica> o).consumer = NULL   # that of an earlier term
 
 
@@ -344,6 +401,8 @@ cdef Carried apply_entry(ConsumerReplica g, JsPoller *jp, const Entry *entry) no
     if not decode_consumer_op(entry.data.p, entry.data.n, &e):
         return NOT_CARRIED
     if e.op == OP_RESET:
+        if g.consumer != NULL:
+            note_committed(<ConsumerState> g.consumer, jp)
         return HANDED_ON
     if not apply_op(g, &e):
         return NOT_CARRIED
@@ -373,8 +432,8 @@ cdef bint apply_op(ConsumerReplica g, ConsumerEntry *e) noexcept nogil:
         return True
     if e.sseq and e.sseq - 1 > s.delivered.stream:
         s.delivered.stream = e.sseq - 1
-        if g.cfg.ack_policy == POLICY_NONE:
-            s.floor.stream = s.delivered.stream
+        if g.cfg.ack_policy != POLICY_EXPLICIT:
+            s.floor.stream = s.delivered.stream   # what is before it is needed by nobody
     return True
 
 
@@ -490,7 +549,9 @@ cdef void note_committed(ConsumerState o, JsPoller *jp) noexcept nogil:
     """Let go what has waited for this entry."""
     pthread_mutex_lock(&o.lock)
     o.proposals.committed += 1
-    if o.out.n != o.out.at and not o.closed and not run_later(jp, o):
+    # Behind MOST_UNDER_WAY, it may wait for this alone.
+    if (o.out.n != o.out.at or o.proposals.n - o.proposals.committed == MOST_UNDER_WAY - 1) and (
+            not o.closed and not run_later(jp, o)):
         kick(o)
     pthread_mutex_unlock(&o.lock)
 

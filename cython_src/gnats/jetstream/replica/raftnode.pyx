@@ -597,8 +597,10 @@ cdef class RaftNode(StreamBase):
 
     cdef int flush(self, JsPoller *jp) noexcept nogil:
         cdef uint64_t last
+        cdef bint begun
         self.enter(jp.ps)
-        if self.begun and not self.raft.failure:
+        begun = self.begun   # what the machine belongs to may go once it is closed
+        if begun and not self.raft.failure:
             if self.machine != NULL:
                 self.machine.collect(self.machine_owner, self)
             raft_flush(&self.raft, jp.ps.now)
@@ -613,7 +615,7 @@ cdef class RaftNode(StreamBase):
                     exchange8(&self.barrier.unsynced, 1)
         self.dirty = False
         self.leave()
-        if self.machine != NULL and self.machine.settle != NULL:
+        if begun and self.machine != NULL and self.machine.settle != NULL:
             self.machine.settle(self.machine_owner, jp)
         return 0
 

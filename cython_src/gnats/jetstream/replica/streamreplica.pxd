@@ -45,6 +45,7 @@ cdef class StreamReplica:
     cdef readonly StreamCore stream
     # under the stream's lock
     cdef bint leads
+    cdef bint knows              # all consumers that are assigned are here: this server may decide what they need
     cdef uint64_t next_seq       # `seq` of the next message to propose
     cdef int64_t last_ts         # of the last one that was proposed
     cdef readonly uint64_t refused

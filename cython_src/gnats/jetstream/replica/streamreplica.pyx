@@ -41,7 +41,7 @@ from gnats.jetstream.state.entry cimport (
 )
 from gnats.jetstream.state.headers cimport H_EXPECTED_LAST_MSG_ID, header_set, parse_headers
 from gnats.jetstream.state.streamcore cimport StreamCore, StreamLog
-from gnats.jetstream.stream.storing cimport apply_change, store_entries
+from gnats.jetstream.stream.storing cimport answer, apply_change, store_entries
 from gnats.jetstream.stream.streamlog cimport local_log
 from gnats.raft.messages cimport ENTRY_NORMAL, Entry
 from gnats.raft.raft cimport raft_step_down
@@ -54,6 +54,7 @@ cdef const char *REMOVAL_END = b',"no_erase":true,"subject":"","reply":""}'
 
 cdef enum:
     MOST_DIGITS = 19             # of a sequence in the entry that removes it
+    SOON = 1 << 62               # bytes since the last snapshot, after which the next one is due
     MOST_OF_BATCH = 64 << 20     # bytes of a batch whose end has not come; a longer one is dropped, as nats-server's is
 
 cdef StreamLog LOG
@@ -90,17 +91,25 @@ cdef class StreamReplica:
     def close(self) -> None:
         """Take the log away from the stream again. Close the node before."""
         pthread_mutex_lock(&self.stream.store.lock)
-        self.leads = False
+        self.leads = self.stream.decides = False
         self.stream.log = &local_log
         self.stream.log_owner = NULL
         self.stream.in_flight = NULL
         drop_flights(self)
         pthread_mutex_unlock(&self.stream.store.lock)
+        self.stream.engine.bury(self)   # drop_unneeded() may have it
 
     def set_refused(self, uint64_t refused) -> None:
         """Take over how many messages were refused up to a snapshot."""
         pthread_mutex_lock(&self.stream.store.lock)
         self.refused = max(self.refused, refused)
+        pthread_mutex_unlock(&self.stream.store.lock)
+
+    def decide(self) -> None:
+        """While this server leads, decide which messages no consumer needs: all that are assigned are here."""
+        pthread_mutex_lock(&self.stream.store.lock)
+        self.knows = True
+        self.stream.decides = self.leads
         pthread_mutex_unlock(&self.stream.store.lock)
 
     @property
@@ -250,17 +259,15 @@ cdef void collect(void *o, RaftNode node) noexcept nogil:
 
 cdef bint drop_unneeded(StreamCore s, uint64_t seq, PollState *ps) noexcept nogil:
     """Leave a message to be removed for the end of the poller's batch."""
-    leave_unneeded(<StreamReplica> s.log_owner, s, seq)
-    if ps == NULL or not mark_dirty(js_poller_of(ps), (<StreamReplica> s.log_owner).node):
-        (<StreamReplica> s.log_owner).node.poke()
-    return False
-
-
-cdef void leave_unneeded(StreamReplica g, StreamCore s, uint64_t seq) noexcept nogil:
+    cdef void *owner
     pthread_mutex_lock(&s.store.lock)
-    if g.leads:
-        acked_add(&g.unneeded, seq)   # without memory it stays, until a leader looks at all of them
+    owner = s.log_owner   # NULL: it was closed meanwhile
+    if owner != NULL and s.decides:
+        acked_add(&(<StreamReplica> owner).unneeded, seq)   # without memory it stays, until all are looked at again
     pthread_mutex_unlock(&s.store.lock)
+    if owner != NULL and (ps == NULL or not mark_dirty(js_poller_of(ps), (<StreamReplica> owner).node)):
+        (<StreamReplica> owner).node.poke()
+    return False
 
 
 cdef void propose_waiting(StreamReplica g, RaftNode node) noexcept nogil:
@@ -346,7 +353,8 @@ cdef void lead_changed(void *o, bint leads, uint64_t term) noexcept nogil:
 cdef void change_lead(StreamReplica g, StreamCore s, bint leads) noexcept nogil:
     pthread_mutex_lock(&s.store.lock)
     drop_flights(g)
-    g.leads = s.decides = leads
+    g.leads = leads
+    s.decides = leads and g.knows
     g.unneeded.n = 0
     g.next_seq = s.store.last_seq + g.refused
     g.last_ts = s.store.last_ts
@@ -439,7 +447,7 @@ cdef void refuse_logged(StreamReplica g, uint64_t seq) noexcept nogil:
     """Count a message of the log that is not stored, unless it was counted before this server's start."""
     pthread_mutex_lock(&g.stream.store.lock)
     if seq == g.stream.store.last_seq + g.refused:
-        g.refused += 1
+        count_refused(g)
         pop_flight(g, seq)
     pthread_mutex_unlock(&g.stream.store.lock)
 
@@ -539,31 +547,36 @@ cdef Carried store_logged(
     e.follows = not g.leads
     outcome = store_entries(s, jp, &e)
     g.replaying = False
+    if flight != NULL and flight.seq == op.seq and flight.staged.entry.no_interest and outcome == MSG_STORED:
+        # Of a batch, messages that no consumer wants are stored, for the others' sake.
+        acked_add(&g.unneeded, s.store.last_seq)
+        g.node.dirty = True
     pop_flight(g, op.seq)
     inbound_free(&m)
     if outcome == MSG_STORED:
         return CARRIED_OUT
     if stream_failed(s):
         return NOT_CARRIED
-    g.refused += 1
+    count_refused(g)
     return CARRIED_OUT
 
 
-cdef Carried skip_logged(StreamReplica g, StreamCore s, JsPoller *jp, const StreamMsgOp *op) noexcept nogil:
-    """Skip the sequence of a message that no consumer wants; its publisher is answered."""
-    cdef Flight *flight = <Flight *> g.in_flight.first
-    cdef Outcome outcome
-    if flight == NULL or flight.seq != op.seq or flight.proposal != NULL:
-        return CARRIED_OUT if skip_msgs(s.store, 0, 1, 0) == STORE_OK else NOT_CARRIED
-    flight.staged.entry.follows = False
-    outcome = store_entries(s, jp, &flight.staged.entry)
-    g.replaying = False
-    pop_flight(g, op.seq)
-    if outcome == MSG_STORED:
-        return CARRIED_OUT
-    if stream_failed(s):
-        return NOT_CARRIED
+cdef void count_refused(StreamReplica g) noexcept nogil:
+    """Count a message that the log has, and the store has not. A snapshot says so soon: a replay cannot tell it of
+    sequences that were skipped."""
     g.refused += 1
+    g.node.since = SOON
+
+
+cdef Carried skip_logged(StreamReplica g, StreamCore s, JsPoller *jp, const StreamMsgOp *op) noexcept nogil:
+    """Skip the sequence of a message that no consumer wants: the same at all, which know nothing else of it. The leader
+    answers its publisher."""
+    cdef Flight *flight = <Flight *> g.in_flight.first
+    if skip_msgs(s.store, 0, 1, 0) != STORE_OK:
+        return NOT_CARRIED
+    if flight != NULL and flight.seq == op.seq and flight.proposal == NULL:
+        answer(s, jp, &flight.staged.entry, s.store.last_seq)
+        pop_flight(g, op.seq)
     return CARRIED_OUT
 
 

@@ -8,12 +8,16 @@ stream. They depend on the entry and the stream alone, so their outcome is the s
 
 The stream's lock is held. Removed messages are noted; StreamCore.leave() notifies consumers.
 """
+from libc.stdint cimport uint64_t
+
 from gnats.jetstream.engine.barrier cimport JsPoller
 from gnats.jetstream.state.entry cimport Outcome, StreamChange, StreamEntry
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.removing cimport Purge
 
 
+# Answer the publisher of an entry that is stored as `seq`.
+cdef void answer(StreamCore s, JsPoller *jp, const StreamEntry *e, uint64_t seq) noexcept nogil
 # Store an entry and those linked to it, all or none, and answer the reply subject. Return MSG_STORED, MSG_LIMITED or
 # MSG_REFUSED.
 cdef Outcome store_entries(StreamCore s, JsPoller *jp, StreamEntry *e) noexcept nogil

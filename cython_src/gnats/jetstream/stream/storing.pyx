@@ -217,7 +217,7 @@ cdef inline void arm_timers(StreamCore s, JsPoller *jp, const StreamEntry *e) no
         arm_schedules(s)
 
 
-cdef inline void answer(StreamCore s, JsPoller *jp, const StreamEntry *e, uint64_t seq) noexcept nogil:
+cdef void answer(StreamCore s, JsPoller *jp, const StreamEntry *e, uint64_t seq) noexcept nogil:
     if e.part == ALONE and e.value.n == 0:
         respond_ack(s, jp, &e.reply, seq)
     elif e.part == ALONE:

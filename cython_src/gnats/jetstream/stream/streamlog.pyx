@@ -10,7 +10,7 @@ from gnats.store.base cimport STORE_OK
 cdef bint remove_at_once(StreamCore s, uint64_t seq, PollState *ps) noexcept nogil:
     cdef bint gone
     s.enter()
-    gone = not s.closed and s.store.remove(seq, False) == STORE_OK
+    gone = not s.closed and s.decides and s.store.remove(seq, False) == STORE_OK
     s.leave(ps)
     return gone
 
