@@ -17,7 +17,9 @@ from gnats.jetstream.errors import ApiError, Kind
 
 if TYPE_CHECKING:
     from gnats.jetstream.cluster.entries import Asset, ConsumerAssignment, StreamAssignment
+    from gnats.jetstream.control.consumers import Consumer
     from gnats.jetstream.control.metagroup import MetaGroup
+    from gnats.jetstream.control.streams import Stream
 
 ANSWER_DELAY = OFFLINE_DELAY
 """Seconds that the right server has to answer before another one says that it cannot."""
@@ -106,6 +108,7 @@ class Answering:
         if assignment is None:
             self._missing(request, errors.STREAM_NOT_FOUND())
         mine = assignment is not None and leads_stream(request, self._cluster.peer, assignment)
+        _check_led(stream_here(request, assignment) if assignment else None)
         return self._info(request, assignment, errors.STREAM_OFFLINE, errors.STREAM_OFFLINE_REASON, mine)
 
     def _info(
@@ -137,6 +140,7 @@ class Answering:
         if assignment is None:
             self._missing(request, self._not_found(request, stream))
         mine = assignment is not None and leads_consumer(request, self._cluster.peer, assignment)
+        _check_led(consumer_here(request, assignment) if assignment else None)
         return self._info(request, assignment, errors.CONSUMER_OFFLINE, errors.CONSUMER_OFFLINE_REASON, mine)
 
     def _not_found(self, request: Request, stream: str) -> ApiError:
@@ -169,8 +173,7 @@ def leads_stream(request: Request, peer: str, assignment: StreamAssignment) -> b
     """Whether this server, by the name `peer`, leads a stream, as the only one that has it does."""
     if assignment.group.peers == (peer,):
         return True
-    jsa = request.js.accounts.get(assignment.account)
-    stream = jsa.streams.get(assignment.name) if jsa else None
+    stream = stream_here(request, assignment)
     return stream is not None and stream.member is not None and stream.member.leads
 
 
@@ -178,10 +181,27 @@ def leads_consumer(request: Request, peer: str, assignment: ConsumerAssignment) 
     """Whether this server, by the name `peer`, leads a consumer, as the only one that has it does."""
     if assignment.group.peers == (peer,):
         return True
+    consumer = consumer_here(request, assignment)
+    return consumer is not None and consumer.member is not None and consumer.member.leads
+
+
+def stream_here(request: Request, assignment: StreamAssignment) -> Stream | None:
+    """Return a stream as it is at this server."""
+    jsa = request.js.accounts.get(assignment.account)
+    return jsa.streams.get(assignment.name) if jsa else None
+
+
+def consumer_here(request: Request, assignment: ConsumerAssignment) -> Consumer | None:
+    """Return a consumer as it is at this server."""
     jsa = request.js.accounts.get(assignment.account)
     stream = jsa.streams.get(assignment.stream) if jsa else None
-    consumer = stream.consumers.get(assignment.name) if stream else None
-    return consumer is not None and consumer.member is not None and consumer.member.leads
+    return stream.consumers.get(assignment.name) if stream else None
+
+
+def _check_led(here: Stream | Consumer | None) -> None:
+    """Raise ApiError for an asset of this server whose group has lost its leader (isGroupLeaderless)."""
+    if here and here.member and here.member.lost_leader:
+        raise errors.CLUSTER_NOT_AVAIL()
 
 
 def all_offline(cluster: MetaGroup, peers: Iterable[str]) -> bool:

@@ -115,6 +115,11 @@ class GroupMember:
         """Whether no server leads, as far as this one knows."""
         return not self.raft.led.is_set()
 
+    @property
+    def lost_leader(self) -> bool:
+        """Whether no server leads as far as this one knows, and one did."""
+        return self.joined and self.leaderless and self.raft.had_leader
+
     def peers(self) -> list[bytes]:
         """Return the names of the servers that the group was assigned to."""
         return [peer.encode() for peer in self.group.peers]

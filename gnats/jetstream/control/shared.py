@@ -170,6 +170,10 @@ class Member(Protocol):
     def problem(self) -> str:
         """Return why this server's part is not up to date, "": it is."""
 
+    @property
+    def lost_leader(self) -> bool:
+        """Whether no server leads it as far as this one knows, and one did."""
+
     def step_down(self, preferred: str = "") -> bool:
         """Let another server lead. False: this one did not."""
 
@@ -201,6 +205,10 @@ class ConsumerMember(Protocol):
 
     def problem(self) -> str:
         """Return why this server's part is not up to date, "": it is."""
+
+    @property
+    def lost_leader(self) -> bool:
+        """Whether no server leads it as far as this one knows, and one did."""
 
     def step_down(self, preferred: str = "") -> bool:
         """Let another server lead. False: this one did not."""

@@ -52,9 +52,10 @@ from gnats.go.json import marshal
 
 cdef const char *REMOVAL_END = b',"no_erase":true,"subject":"","reply":""}'
 
+cdef uint64_t SOON = <uint64_t> 1 << 62    # bytes since the last snapshot, after which the next one is due
+
 cdef enum:
     MOST_DIGITS = 19             # of a sequence in the entry that removes it
-    SOON = 1 << 62               # bytes since the last snapshot, after which the next one is due
     MOST_OF_BATCH = 64 << 20     # bytes of a batch whose end has not come; a longer one is dropped, as nats-server's is
 
 cdef StreamLog LOG
