@@ -386,3 +386,24 @@ def test_a_work_queue_whose_members_are_killed(members: Members) -> None:
     until(lambda: settled(members, consumer.stream)["state"]["messages"] == 5)
     assert [each[0] for each in kept(members, consumer.stream)] == [5] * 3
     delete(members, consumer.stream)
+
+
+def test_each_event_is_told_once(members: Members) -> None:
+    """By the leader alone: the consumer comes, is led, is paused and goes."""
+    with Caller(members.cluster[0], inbox="_INBOX.events") as caller:
+        caller.subscribe("$JS.EVENT.ADVISORY.CONSUMER.>")
+        until(lambda: len(members.cluster.running()) == 3)
+        consumer = Asset(members)
+        name = consumer.stream
+        consumer.info()
+        until_time = "2099-01-01T00:00:00Z"
+        members.api(1, f"CONSUMER.PAUSE.{name}.C", {"pause_until": until_time})
+        until(lambda: consumer.info().get("paused"))
+        assert members.api(2, f"CONSUMER.DELETE.{name}.C")["success"]
+        events = []
+        while not events or "DELETED" not in events[-1]:
+            message = caller.next()
+            if name in message.subject:
+                events.append(message.subject.removeprefix("$JS.EVENT.ADVISORY.CONSUMER.").split(".")[0])
+        assert sorted(events) == ["CREATED", "DELETED", "LEADER_ELECTED", "PAUSE"]
+    delete(members, name)

@@ -306,9 +306,16 @@ class Assigned:
         account = self.js.server_accounts.system_account
         assert account
         consumer.member = member = ConsumerMembership(consumer, change.assignment, self._meta.nodes, account)
+
+        def answer() -> None:
+            """Before the first message is delivered."""
+            stream = consumer.stream
+            if not consumer.config.direct:
+                self.js.advisories.consumer_action(stream.jsa.account, stream.name, consumer.name, "create")
+            self._describe_consumer(change, consumer)
+
         if not change.recovering:
-            # The answer comes before the first message.
-            member.on_lead = lambda: self._describe_consumer(change, consumer)
+            member.on_lead = answer
         try:
             await member.open()
         except (OSError, FilesError, MemoryError) as exc:

@@ -334,8 +334,10 @@ class JSAccount:
                 self._apply_consumer(self.stream(name), proposal)
             case ConsumerDeleteProposal(name, consumer):
                 there = self.streams.get(name)
+                known = there.consumers.get(consumer) if there else None
+                leads = known is not None and known.leads
                 deleted = await there.apply_delete_consumer(proposal) if there else None
-                if deleted and not deleted.config.direct:
+                if deleted and leads and not deleted.config.direct:
                     advisories.consumer_action(account, name, consumer, "delete")
             case ConsumerResetProposal(name, consumer):
                 return await self.stream(name).consumer(consumer).apply_reset(proposal)
@@ -354,9 +356,9 @@ class JSAccount:
         consumer = stream.apply_consumer(proposal)
         until = consumer.config.pause_until
         if before is None:
-            if not proposal.config.direct:
+            if not proposal.config.direct and not proposal.replicated:  # its leader advises of it
                 advisories.consumer_action(self.account, *names, "create")
-        elif unix_ns(paused) != unix_ns(until):
+        elif unix_ns(paused) != unix_ns(until) and consumer.leads:
             # Later, so that the audit of the request is published first.
             self.shared.loop.call_soon(advisories.consumer_pause, self.account, *names, until)
 
