@@ -199,10 +199,13 @@ class ServerThread:
             yield replace(opts, jetstream=replace(opts.jetstream, store_dir=directory))
 
     async def _serve(self, opts: Options) -> None:
+        server: Server | None = None
         try:
             server = Server(opts, self._log)
             await server.start()
         except (OptionError, ServerError) as exc:  # start() raises it again in the caller's thread
+            if server and self.before:
+                self.before.allow(server.js_engine)  # the error's traceback keeps it
             self._started.set_exception(exc)
             return
         self._started.set_result((server, asyncio.get_running_loop()))
