@@ -144,6 +144,19 @@ def test_each_member_goes_on_where_another_ended(members: Members) -> None:
     delete(members, consumer.stream)
 
 
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_consumer_stays_where_its_stream_was_led(members: Members, replicas: int) -> None:
+    """Another member leads the stream: the consumer goes on, at the member that led both."""
+    consumer = Asset(members, 4, num_replicas=replicas)
+    here = until(lambda: consumer.host() + 1) - 1
+    for member in here, (here + 1) % 3:
+        lead(members, consumer.stream, member)
+        for message in consumer.pull(here, 2):
+            consumer.ack(here, message)
+    assert consumer.host() == here
+    delete(members, consumer.stream)
+
+
 def test_another_leader_delivers_again(members: Members) -> None:
     """What was delivered and not acknowledged comes again, with its count, from whoever leads then."""
     consumer = Asset(members, 4, ack_wait=10**9)

@@ -548,10 +548,6 @@ cdef void on_purged(
 cdef void note_committed(ConsumerState o, JsPoller *jp) noexcept nogil:
     """Let go what has waited for this entry."""
     pthread_mutex_lock(&o.lock)
-    if o.proposals.committed == o.proposals.n:
-        # Of another Consumer's, in an earlier term.
-        pthread_mutex_unlock(&o.lock)
-        return
     o.proposals.committed += 1
     # Behind MOST_UNDER_WAY, it may wait for this alone.
     if (o.out.n != o.out.at or o.proposals.n - o.proposals.committed == MOST_UNDER_WAY - 1) and (

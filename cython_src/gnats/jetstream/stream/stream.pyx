@@ -331,12 +331,13 @@ cdef class Stream(StreamCore):
         return 0
 
     def unsubscribe(self) -> None:
-        """Store no further message, and answer no direct gets."""
+        """Store no further message, and answer no direct gets. The subscriptions of its consumers stay."""
         pthread_mutex_lock(&self.store.lock)
         self.active = False
         pthread_mutex_unlock(&self.store.lock)
+        for address in self.subs.values():
+            unsubscribe(self.client, <Subscription *> <size_t> address)
         self.subs.clear()
-        remove_all_subs(self.client)
 
     def close(self) -> None:
         """Close the stream. The caller closes its consumers before, and the store after. Idempotent."""
@@ -344,6 +345,7 @@ cdef class Stream(StreamCore):
         if self.closed:
             return
         self.unsubscribe()
+        remove_all_subs(self.client)
         self.enter()
         err = self.store.flush()
         if err:
