@@ -13,7 +13,7 @@ from support.servers import until
 from .conftest import require_all
 from .members import named
 from .test_jetstream import ANSWER_WITHIN, READY, Members, mixtures, running
-from .test_replicas import delete, lead, replicated, settled
+from .test_replicas import delete, host, lead, replicated, settled
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -43,14 +43,7 @@ class Asset:
 
     def info(self) -> dict[str, Any]:
         """Return the description, when the other replicas are current."""
-
-        def described() -> dict[str, Any] | None:
-            info = self.members.api(self.members.cluster.running()[0], f"CONSUMER.INFO.{self.stream}.C")
-            others = info["cluster"].get("replicas", [])
-            here = [each for each in others if each["current"] and not each.get("lag")]
-            return info if len(here) == 2 and not any(each.get("offline") for each in others) else None
-
-        return until(described, 60)
+        return settled(self.members, f"{self.stream}.C", "CONSUMER")
 
     def state(self) -> dict[str, Any]:
         """Return the numbers that all replicas have."""
@@ -63,21 +56,11 @@ class Asset:
 
     def host(self) -> int:
         """Return the member that leads; -1 where nobody does."""
-        running = self.members.cluster.running()[0]
-        found = self.members.api(running, f"CONSUMER.INFO.{self.stream}.C")["cluster"]
-        return int(found.get("leader", "s-1")[1:])
+        return host(self.members, f"{self.stream}.C", "CONSUMER")
 
     def lead(self, member: int) -> None:
         """Have a member lead."""
-
-        def leads() -> bool:
-            if self.host() == member:
-                return True
-            preferred = {"placement": {"preferred": f"s{member}"}}
-            self.members.ask(member, f"$JS.API.CONSUMER.LEADER.STEPDOWN.{self.stream}.C", preferred)
-            return False
-
-        until(leads, 60)
+        lead(self.members, f"{self.stream}.C", member, "CONSUMER")
 
     def pull(self, member: int, number: int = 1) -> list[Message]:
         """Have messages delivered; ask again while nobody leads, or interest is not known yet."""

@@ -39,32 +39,36 @@ def replicated(members: Members, member: int = 0, **config: Any) -> str:
     return name
 
 
-def settled(members: Members, name: str) -> dict[str, Any]:
-    """Wait until both others have what the leader has; return the description of the stream."""
+def described(members: Members, name: str, kind: str) -> dict[str, Any]:
+    """Return the description of a stream, or of the consumer <stream>.<name> with `kind` "CONSUMER"."""
+    return members.api(members.cluster.running()[0], f"{kind}.INFO.{name}")
 
-    def described() -> dict[str, Any] | None:
-        info = members.api(members.cluster.running()[0], f"STREAM.INFO.{name}")
+
+def settled(members: Members, name: str, kind: str = "STREAM") -> dict[str, Any]:
+    """Wait until both others have what the leader has; return the description."""
+
+    def same() -> dict[str, Any] | None:
+        info = described(members, name, kind)
         others = info["cluster"].get("replicas", [])
         here = [each for each in others if each["current"] and not each.get("lag")]
         return info if len(here) == 2 and not any(each.get("offline") for each in others) else None
 
-    return until(described, 60)
+    return until(same, 60)
 
 
-def host(members: Members, name: str) -> int:
-    """Return the member that leads a stream; -1 where nobody does."""
-    found = members.api(members.cluster.running()[0], f"STREAM.INFO.{name}")["cluster"]
-    return int(found.get("leader", "s-1")[1:])
+def host(members: Members, name: str, kind: str = "STREAM") -> int:
+    """Return the member that leads; -1 where nobody does."""
+    return int(described(members, name, kind)["cluster"].get("leader", "s-1")[1:])
 
 
-def lead(members: Members, name: str, member: int) -> None:
-    """Have a member lead a stream."""
+def lead(members: Members, name: str, member: int, kind: str = "STREAM") -> None:
+    """Have a member lead."""
 
     def leads() -> bool:
-        if host(members, name) == member:
+        if host(members, name, kind) == member:
             return True
         preferred = {"placement": {"preferred": f"s{member}"}}
-        members.ask(member, f"$JS.API.STREAM.LEADER.STEPDOWN.{name}", preferred)
+        members.ask(member, f"$JS.API.{kind}.LEADER.STEPDOWN.{name}", preferred)
         return False
 
     until(leads, 60)

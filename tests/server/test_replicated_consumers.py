@@ -6,10 +6,10 @@ import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from support.caller import Caller, Message
+from support.caller import Address, Caller, Message
 from support.servers import until
 
 from gnats.jetstream.control.consumermember import ConsumerMembership
@@ -21,10 +21,6 @@ pytestmark = pytest.mark.timeout(240)
 
 MESSAGES = 60
 SECOND = 10**9
-
-
-class Address(NamedTuple):
-    address: tuple[str, int]
 
 
 class World:

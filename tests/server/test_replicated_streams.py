@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from support.caller import Caller
+from support.caller import Address, Caller
 from support.servers import until
 
 from gnats.jetstream.control.replica import Replica
@@ -25,10 +25,6 @@ pytestmark = pytest.mark.timeout(120)
 GROUP = "S-R3F-abcdefgh"
 NAME = "S"
 SYNC = "$JSC.SYNC.abcdefgh"
-
-
-class Address(NamedTuple):
-    address: tuple[str, int]
 
 
 class Member:

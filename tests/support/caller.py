@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from .wire import Connection, connect_op, publish_op
 
@@ -59,6 +59,12 @@ class Listening(Protocol):
 
     @property
     def address(self) -> tuple[str, int]: ...
+
+
+class Address(NamedTuple):
+    """Where a server listens that has no `address` of its own."""
+
+    address: tuple[str, int]
 
 
 class Caller:

@@ -6,11 +6,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from gnats.jetstream import errors
 from gnats.jetstream.control.groupmember import GroupMember, SnapshotTimer
 from gnats.jetstream.control.raftgroup import RaftGroup
 from gnats.jetstream.threads import in_thread
-from gnats.nkeys.identity import random_name
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
     from gnats.jetstream.cluster.nodes import Nodes
     from gnats.jetstream.control.consumers import Consumer
     from gnats.jetstream.replica.raftnode import Entries
-
-_NAME_LEN = 8
 
 
 class _ConsumerGroup(RaftGroup):
@@ -53,7 +49,6 @@ class ConsumerMembership(GroupMember):
         self._raft: RaftGroup | None = None
         self.log = consumer.replica
         """What the group has decided."""
-        self._asked: dict[str, asyncio.Future[int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._snapshots = SnapshotTimer(self.snapshot, self._spawn)
 
@@ -116,7 +111,7 @@ class ConsumerMembership(GroupMember):
         """Leave it to another server."""
         self._leads = False
         self.consumer.follow()
-        self._fail_asked()
+        self.fail_asked()
 
     def leader_changed(self, leader: str) -> None:
         """Who leads is asked for when it is needed."""
@@ -127,10 +122,7 @@ class ConsumerMembership(GroupMember):
 
     def grown(self, *, much: bool) -> None:
         """Have what was applied in the next snapshot."""
-        if much:
-            self._snapshots.much_changed()
-        else:
-            self._snapshots.changed()
+        self._snapshots.changed(much=much)
 
     async def snapshot(self) -> bool:
         """Replace the records that are applied by a snapshot; True. Raises StoreFailure, MemoryError."""
@@ -158,30 +150,14 @@ class ConsumerMembership(GroupMember):
 
     async def reset(self, seq: int) -> int:
         """Have all servers reset the consumer; return the sequence that it goes on from. Raises ApiError."""
-        key = f"$JSC.R.{random_name(_NAME_LEN)}"
-        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._asked[key] = done
-        try:
-            if not self.log.propose_reset(seq, key.encode()):
-                raise errors.CLUSTER_NOT_LEADER()
-            return await done
-        finally:
-            self._asked.pop(key, None)
+        begun: int = await self.ask(lambda key: self.log.propose_reset(seq, key.encode()))
+        return begun
 
     def change(self, data: bytes) -> None:
         """Carry out a reset; the consumer that has proposed it has begun anew already."""
         seq, reply = max(int.from_bytes(data[1:9], "little"), 1), data[9:].decode(errors="replace")
         self.log.reset(seq)
-        asked = self._asked.get(reply)
-        if asked and not asked.done():
-            asked.set_result(seq)
-
-    def _fail_asked(self) -> None:
-        """Fail whoever waits for a reset."""
-        for asked in self._asked.values():
-            if not asked.done():
-                asked.set_exception(errors.CLUSTER_NOT_LEADER())
-        self._asked.clear()
+        self.tell(reply, seq)
 
     # -- its end ---------------------------------------------------------------------------------------------
 
@@ -191,7 +167,7 @@ class ConsumerMembership(GroupMember):
         self._closed = True
         self._leads = False
         self._snapshots.close()
-        self._fail_asked()
+        self.fail_asked()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:

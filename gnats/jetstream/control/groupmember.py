@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 from gnats.clock import Timer, call_later, monotonic
 from gnats.go.json import Json
 from gnats.go.text import rfc3339
+from gnats.jetstream import errors
 from gnats.jetstream.cluster.cluster_info import known_peers, replicas
+from gnats.jetstream.errors import ApiError
+from gnats.nkeys.identity import random_name
 from gnats.store.store import StoreFailure
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ SNAPSHOT_INTERVAL = 120.0
 """Seconds from a change to the snapshot that includes it,"""
 MIN_SNAPSHOT_INTERVAL = 10.0
 """or from the last snapshot to the next one, when much has changed."""
+_NAME_LEN = 8
 
 
 class SnapshotTimer:
@@ -45,16 +49,14 @@ class SnapshotTimer:
         self._last = -MIN_SNAPSHOT_INTERVAL
         self._closed = False
 
-    def changed(self) -> None:
-        """The state is not that of the last snapshot any more."""
-        if self._timer is None:
+    def changed(self, *, much: bool = False) -> None:
+        """The state is not that of the last snapshot any more; with `much`, the log is long."""
+        if much:
+            if self._timer:
+                self._timer.cancel()
+            self._arm(max(self._last + MIN_SNAPSHOT_INTERVAL - monotonic(), 0))
+        elif self._timer is None:
             self._arm(SNAPSHOT_INTERVAL)
-
-    def much_changed(self) -> None:
-        """Much has changed: the log is long."""
-        if self._timer:
-            self._timer.cancel()
-        self._arm(max(self._last + MIN_SNAPSHOT_INTERVAL - monotonic(), 0))
 
     def _arm(self, seconds: float) -> None:
         self._timer = None if self._closed else call_later(seconds, self._due)
@@ -98,6 +100,8 @@ class GroupMember:
         self.failure = ""
         self.on_lead: Callable[[], None] | None = None
         """Called once, when this server leads: the requester of the asset is answered."""
+        self._asked: dict[str, asyncio.Future[Any]] = {}
+        """Who waits here for a change that the group decides, by its key."""
         self.directory = Path(shared.config.store_dir, system.name, "_js_", assigned.name)
 
     @property
@@ -136,12 +140,37 @@ class GroupMember:
 
     def led(self) -> list[dict[str, Any]]:
         """Say that this server leads, and answer who has asked for the asset; return the group's members."""
-        kind = self.what.partition(" ")[0]
-        self.shared.log.notice(f"JetStream cluster new {kind} leader for {self.what.partition(' ')[2]}")
+        kind, _, where = self.what.partition(" ")
+        self.shared.log.notice(f"JetStream cluster new {kind} leader for {where}")
         if on_lead := self.on_lead:
             self.on_lead = None
             on_lead()
         return known_peers(self.nodes, self.raft.node.state())
+
+    async def ask(self, propose: Callable[[str], bool]) -> Any:
+        """Have a change proposed, with a key that tell() is given; return its result. Raises ApiError."""
+        key = f"$JSC.R.{random_name(_NAME_LEN)}"
+        done = self._asked[key] = asyncio.get_running_loop().create_future()
+        try:
+            if not propose(key):
+                raise errors.CLUSTER_NOT_LEADER()
+            return await done
+        finally:
+            self._asked.pop(key, None)
+
+    def tell(self, key: str, result: object) -> None:
+        """Give whoever waits here for a change its result, or its ApiError."""
+        if (asked := self._asked.get(key)) and not asked.done():
+            if isinstance(result, ApiError):
+                asked.set_exception(result)
+            else:
+                asked.set_result(result)
+
+    def fail_asked(self) -> None:
+        """Fail whoever waits for a change: this server does not lead."""
+        for key in list(self._asked):
+            self.tell(key, errors.CLUSTER_NOT_LEADER())
+        self._asked.clear()
 
     def step_down(self, preferred: str = "") -> bool:
         """Let another server lead. False: this one did not."""

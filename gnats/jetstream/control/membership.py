@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gnats.clock import Timer, call_later
-from gnats.jetstream import errors
 from gnats.jetstream.control.groupmember import GroupMember
 from gnats.jetstream.control.proposals import MessageDeleteProposal, PurgeProposal
 from gnats.jetstream.control.replica import Replica
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.settings.config import LIMITS, MEMORY
-from gnats.nkeys.identity import random_name
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
@@ -42,7 +39,6 @@ LOOK_AGAIN = 0.5
 """Seconds from a look for consumers that are not here yet to the next one."""
 PURGE, DELETE = 5, 6
 """The first byte of an entry (entryOp in nats-server)."""
-_NAME_LEN = 8
 
 
 class Membership(GroupMember):
@@ -60,7 +56,6 @@ class Membership(GroupMember):
         what = f"stream '{stream.jsa.name} > {stream.name}'"
         super().__init__(shared, assignment.group, nodes, system, what)
         self.stream = stream
-        self._asked: dict[str, asyncio.Future[Any]] = {}
         self._replica = Replica(shared, system, stream.native, stream.store, self, assignment.sync)
         self._consumers = consumers
         """Returns the names of the consumers that are assigned to this server."""
@@ -137,7 +132,7 @@ class Membership(GroupMember):
         """Leave it to another server."""
         self._stop_scanning()
         self.stream.native.unsubscribe()
-        self._fail_asked()
+        self.fail_asked()
 
     def leader_changed(self, leader: str) -> None:
         """Who leads is asked for when it is needed."""
@@ -151,7 +146,6 @@ class Membership(GroupMember):
 
     async def propose(self, proposal: PurgeProposal | MessageDeleteProposal) -> Any:
         """Have all servers carry out a change; return its result here. Raises ApiError."""
-        key = f"$JSC.R.{random_name(_NAME_LEN)}"
         members: dict[str, Any] = {"stream": self.stream.name}
         if isinstance(proposal, MessageDeleteProposal):
             op = DELETE
@@ -162,14 +156,13 @@ class Membership(GroupMember):
             request = {name: value for name, value in asked.items() if value}
             last = self.stream.store.state().last_seq + self._replica.log.waiting
             members |= {"last_seq": last} | ({"request": request} if request else {})
-        members |= {"subject": "", "reply": key}
-        done = self._asked[key] = asyncio.get_running_loop().create_future()
-        try:
-            if not self.raft.node.propose(bytes([op]) + json.dumps(members).encode()):
-                raise errors.CLUSTER_NOT_LEADER()
-            return await done
-        finally:
-            self._asked.pop(key, None)
+        node = self.raft.node
+
+        def propose(key: str) -> bool:
+            change = json.dumps(members | {"subject": "", "reply": key}).encode()
+            return node.propose(bytes([op]) + change)
+
+        return await self.ask(propose)
 
     async def carry_out(self, index: int, change: bytes) -> None:
         """Carry out a change, and tell who has asked for it here. Raises ValueError for an unknown one."""
@@ -177,19 +170,15 @@ class Membership(GroupMember):
         if not isinstance(members, dict):
             raise ValueError("a change is no JSON object")
         proposal = self._proposal(change[0], members, index)
-        asked = self._asked.get(str(members.get("reply", "")))
+        result: Any = 0
         try:
-            result: Any = 0
             if isinstance(proposal, PurgeProposal):
                 result = await self.stream.apply_purge(proposal)
             elif proposal:
                 result = self.stream.apply_delete_message(proposal)
         except ApiError as exc:
-            if asked and not asked.done():
-                asked.set_exception(exc)
-        else:
-            if asked and not asked.done():
-                asked.set_result(result)
+            result = exc
+        self.tell(str(members.get("reply", "")), result)
 
     def _proposal(
         self, op: int, members: Mapping[str, Any], index: int
@@ -220,12 +209,5 @@ class Membership(GroupMember):
 
     async def _close(self) -> None:
         self._stop_scanning()
-        self._fail_asked()
+        self.fail_asked()
         await self._replica.close()
-
-    def _fail_asked(self) -> None:
-        """Fail whoever waits for a change."""
-        for asked in self._asked.values():
-            if not asked.done():
-                asked.set_exception(errors.CLUSTER_NOT_LEADER())
-        self._asked.clear()

@@ -133,10 +133,7 @@ class Replica:
 
     def grown(self, *, much: bool) -> None:
         """Have what was applied in the next snapshot."""
-        if much:
-            self._snapshots.much_changed()
-        else:
-            self._snapshots.changed()
+        self._snapshots.changed(much=much)
 
     def lead(self, term: int) -> None:
         self.leads = True

@@ -154,76 +154,51 @@ class Shared:
             owner.on_event(what, number, data if isinstance(data, bytes) else b"")
 
 
-class Member(Protocol):
-    """A stream's place in its Raft group: a Membership."""
+class GroupPlace(Protocol):
+    """An asset's place in its Raft group: a GroupMember."""
 
     group: RaftGroup
 
     @property
     def leads(self) -> bool:
-        """Whether this server leads the stream."""
+        """Whether this server leads the asset."""
 
     @property
     def leaderless(self) -> bool:
         """Whether no server leads it, as far as this one knows."""
 
-    def problem(self) -> str:
-        """Return why this server's part is not up to date, "": it is."""
-
     @property
     def lost_leader(self) -> bool:
         """Whether no server leads it as far as this one knows, and one did."""
 
+    def problem(self) -> str:
+        """Return why this server's part is not up to date, "": it is."""
+
     def step_down(self, preferred: str = "") -> bool:
         """Let another server lead. False: this one did not."""
+
+    def cluster_info(self) -> Json:
+        """Describe the group (ClusterInfo)."""
+
+    async def close(self) -> None:
+        """Leave the group for now."""
+
+    async def remove(self) -> None:
+        """Remove the files of the group. Raises OSError."""
+
+
+class Member(GroupPlace, Protocol):
+    """A stream's place in its Raft group: a Membership."""
 
     async def propose(self, proposal: PurgeProposal | MessageDeleteProposal) -> Any:
         """Have all servers carry out a change; return its result here. Raises ApiError."""
 
-    def cluster_info(self) -> Json:
-        """Describe the group (ClusterInfo)."""
 
-    async def close(self) -> None:
-        """Leave the group for now."""
-
-    async def remove(self) -> None:
-        """Remove the files of the group. Raises OSError."""
-
-
-class ConsumerMember(Protocol):
+class ConsumerMember(GroupPlace, Protocol):
     """A consumer's place in its Raft group: a ConsumerMembership."""
-
-    group: RaftGroup
-
-    @property
-    def leads(self) -> bool:
-        """Whether this server leads the consumer, and delivers."""
-
-    @property
-    def leaderless(self) -> bool:
-        """Whether no server leads it, as far as this one knows."""
-
-    def problem(self) -> str:
-        """Return why this server's part is not up to date, "": it is."""
-
-    @property
-    def lost_leader(self) -> bool:
-        """Whether no server leads it as far as this one knows, and one did."""
-
-    def step_down(self, preferred: str = "") -> bool:
-        """Let another server lead. False: this one did not."""
 
     async def reset(self, seq: int) -> int:
         """Have all servers reset the consumer; return the sequence that it goes on from. Raises ApiError."""
-
-    def cluster_info(self) -> Json:
-        """Describe the group (ClusterInfo)."""
-
-    async def close(self) -> None:
-        """Leave the group for now."""
-
-    async def remove(self) -> None:
-        """Remove the files of the group. Raises OSError."""
 
 
 class StreamAccount(Protocol):

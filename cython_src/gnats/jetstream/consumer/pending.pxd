@@ -64,6 +64,9 @@ cdef void pending_set_deadline(Pending *p, DeliveredMsg *e, int64_t deadline) no
 cdef void pending_forget(Pending *p, DeliveredMsg *e) noexcept nogil
 # Return the redeliveries of a sequence, 0 for an unknown one.
 cdef int64_t pending_rdc(const Pending *p, uint64_t seq) noexcept nogil
+# Return whether a consumer needs a message: it is above the ack floor and, of one with explicit acks, pending if it is
+# below `next`, the first that is not delivered. One that has had its deliveries, and no ack, stays needed.
+cdef bint pending_needs(const Pending *p, uint64_t seq, uint64_t floor, uint64_t next, bint explicit) noexcept nogil
 # Set the redeliveries of a message. Free the entry when it has no more use.
 cdef void pending_set_rdc(Pending *p, DeliveredMsg *e, int64_t rdc) noexcept nogil
 # Add a sequence to the end of the redelivery queue, unless it is queued.

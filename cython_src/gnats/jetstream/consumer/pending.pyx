@@ -212,6 +212,14 @@ cdef int64_t pending_rdc(const Pending *p, uint64_t seq) noexcept nogil:
     return e.rdc if e != NULL else 0
 
 
+cdef bint pending_needs(const Pending *p, uint64_t seq, uint64_t floor, uint64_t next, bint explicit) noexcept nogil:
+    cdef const DeliveredMsg *e = pending_find(p, seq)
+    cdef bint need = seq > floor
+    if need and explicit and seq < next:
+        need = e != NULL and e.flags & PENDING
+    return need or (e != NULL and e.rdc != 0)
+
+
 cdef void pending_set_rdc(Pending *p, DeliveredMsg *e, int64_t rdc) noexcept nogil:
     if (e.rdc != 0) != (rdc != 0):
         p.nredelivered += 1 if rdc != 0 else <uint32_t> -1

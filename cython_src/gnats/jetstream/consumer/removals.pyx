@@ -20,6 +20,7 @@ from gnats.jetstream.consumer.pending cimport (
     DeliveredMsg,
     pending_find,
     pending_first,
+    pending_needs,
     pending_next,
     pending_pop,
     pending_set_deadline,
@@ -36,16 +37,10 @@ cdef bint on_need_ack(ConsumerBase base, uint64_t sseq, const char *subject, uin
 
 
 cdef bint need_ack(ConsumerState o, uint64_t sseq, const char *subject, uint32_t n) noexcept nogil:
-    cdef DeliveredMsg *e
-    cdef bint need = False
+    cdef bint need
     pthread_mutex_lock(&o.lock)
-    if not o.closed and filter_match(o.filter, subject, n):
-        e = pending_find(&o.stored.pending, sseq)
-        need = sseq > o.asflr
-        if need and o.cfg.ack_policy == POLICY_EXPLICIT and sseq < o.sseq:
-            need = e != NULL and e.flags & PENDING
-        # A message that had max_deliver deliveries and no ack stays in the stream.
-        need = need or (e != NULL and e.rdc != 0)
+    need = not o.closed and filter_match(o.filter, subject, n) and pending_needs(
+        &o.stored.pending, sseq, o.asflr, o.sseq, o.cfg.ack_policy == POLICY_EXPLICIT)
     pthread_mutex_unlock(&o.lock)
     return need
 

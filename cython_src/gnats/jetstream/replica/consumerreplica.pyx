@@ -21,7 +21,7 @@ from gnats.jetstream.consumer.consumerentry cimport (
     ConsumerOutcome,
 )
 from gnats.jetstream.consumer.consumerstate cimport ConsumerLog, ConsumerState, begin_at, kick
-from gnats.jetstream.consumer.pending cimport PENDING, DeliveredMsg, pending_find, pending_free
+from gnats.jetstream.consumer.pending cimport DeliveredMsg, pending_find, pending_free, pending_needs
 from gnats.jetstream.consumer.proposals cimport (
     LENGTH,
     MOST_UNDER_WAY,
@@ -395,22 +395,19 @@ cdef Carried apply_entry(ConsumerReplica g, JsPoller *jp, const Entry *entry) no
     if entry.data.n and (entry.data.p[0] == ADD_REQUEST_OP or entry.data.p[0] == REMOVE_REQUEST_OP):
         if not g.leads:
             note_request(g, entry.data.p + 1, entry.data.n - 1, entry.data.p[0] == ADD_REQUEST_OP)
-        if g.consumer != NULL:
-            note_committed(<ConsumerState> g.consumer, jp)
+        note_committed(g, jp)
         return CARRIED_OUT
     if not decode_consumer_op(entry.data.p, entry.data.n, &e):
         return NOT_CARRIED
     if e.op == OP_RESET:
-        if g.consumer != NULL:
-            note_committed(<ConsumerState> g.consumer, jp)
+        note_committed(g, jp)
         return HANDED_ON
     if not apply_op(g, &e):
         return NOT_CARRIED
     if g.acked.n:
         g.node.dirty = True   # settle() comes at the end of the batch
     g.has_state = True
-    if g.consumer != NULL:
-        note_committed(<ConsumerState> g.consumer, jp)
+    note_committed(g, jp)
     return CARRIED_OUT
 
 
@@ -504,17 +501,13 @@ cdef bint on_need_ack(ConsumerBase base, uint64_t sseq, const char *subject, uin
 
 
 cdef bint need_ack(ConsumerReplica g, uint64_t sseq, const char *subject, uint32_t n) noexcept nogil:
-    cdef const DeliveredMsg *d
-    cdef bint need = False
+    cdef bint need
     if g.node is None:
         return True
     pthread_mutex_lock(&g.node.lock)
-    if filter_match(g.filter, subject, n):
-        d = pending_find(&g.committed.pending, sseq)
-        need = sseq > g.committed.floor.stream
-        if need and g.cfg.ack_policy == POLICY_EXPLICIT and sseq <= g.committed.delivered.stream:
-            need = d != NULL and d.flags & PENDING
-        need = need or (d != NULL and d.rdc != 0)   # it had its deliveries, and stays
+    need = filter_match(g.filter, subject, n) and pending_needs(
+        &g.committed.pending, sseq, g.committed.floor.stream, g.committed.delivered.stream + 1,
+        g.cfg.ack_policy == POLICY_EXPLICIT)
     pthread_mutex_unlock(&g.node.lock)
     return need
 
@@ -545,8 +538,13 @@ cdef void on_purged(
     pass
 
 
-cdef void note_committed(ConsumerState o, JsPoller *jp) noexcept nogil:
-    """Let go what has waited for this entry."""
+cdef void note_committed(ConsumerReplica g, JsPoller *jp) noexcept nogil:
+    """Let go what has waited for this entry at the Consumer that has proposed it, if it is here."""
+    if g.consumer != NULL:
+        let_go(<ConsumerState> g.consumer, jp)
+
+
+cdef void let_go(ConsumerState o, JsPoller *jp) noexcept nogil:
     pthread_mutex_lock(&o.lock)
     o.proposals.committed += 1
     # Behind MOST_UNDER_WAY, it may wait for this alone.

@@ -46,6 +46,7 @@ from gnats.jetstream.stream.streamlog cimport local_log
 from gnats.raft.messages cimport ENTRY_NORMAL, Entry
 from gnats.raft.raft cimport raft_step_down
 from gnats.store.base cimport STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, StoreMsg
+from gnats.store.times.durations cimport parse_uint64
 from gnats.store.writing cimport skip_msgs
 
 from gnats.go.json import marshal
@@ -55,7 +56,6 @@ cdef const char *REMOVAL_END = b',"no_erase":true,"subject":"","reply":""}'
 cdef uint64_t SOON = <uint64_t> 1 << 62    # bytes since the last snapshot, after which the next one is due
 
 cdef enum:
-    MOST_DIGITS = 19             # of a sequence in the entry that removes it
     MOST_OF_BATCH = 64 << 20     # bytes of a batch whose end has not come; a longer one is dropped, as nats-server's is
 
 cdef StreamLog LOG
@@ -322,21 +322,12 @@ cdef void propose_removals(StreamReplica g, RaftNode node) noexcept nogil:
 
 cdef bint is_removal(StreamReplica g, const Entry *entry, uint64_t *seq) noexcept nogil:
     """Return whether an entry removes a message that no consumer needs; nobody is to be answered."""
-    cdef const char *at = entry.data.p + g.removal_n
-    cdef size_t tail = strlen(REMOVAL_END), digits
+    cdef size_t tail = strlen(REMOVAL_END)
+    cdef const char *end = entry.data.p + entry.data.n - tail
     if entry.data.n <= g.removal_n + tail or memcmp(entry.data.p, g.removal_p, g.removal_n) != 0:
         return False
-    digits = entry.data.n - g.removal_n - tail
-    if digits > MOST_DIGITS or memcmp(at + digits, REMOVAL_END, tail) != 0:
-        return False
-    seq[0] = 0
-    while digits:
-        if not c'0' <= at[0] <= c'9':
-            return False
-        seq[0] = 10 * seq[0] + <uint64_t> (at[0] - c'0')
-        at += 1
-        digits -= 1
-    return True
+    return memcmp(end, REMOVAL_END, tail) == 0 and (
+        parse_uint64(entry.data.p + g.removal_n, end - entry.data.p - g.removal_n, seq))
 
 
 cdef Carried remove_unneeded(StreamReplica g, JsPoller *jp, uint64_t seq) noexcept nogil:
