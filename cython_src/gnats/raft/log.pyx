@@ -22,6 +22,7 @@ from gnats.raft.state cimport (
     RAFT_STORE,
     RAFT_TRUNCATES,
     Raft,
+    commit_change,
     fail,
     note_removed,
     save_peers,
@@ -78,8 +79,7 @@ cdef void commit_peers(Raft *r, const AppendEntry *ae) noexcept nogil:
                 take_peers(r, &state, r.commit)
                 save_peers(r)
         elif entry.type in (ENTRY_ADD_PEER, ENTRY_REMOVE_PEER) and entry.data.n == PEER_SIZE:
-            if r.change.index <= r.commit:
-                r.change.index = 0
+            commit_change(r, get64(entry.data.p), entry.type == ENTRY_REMOVE_PEER)
             if entry.type == ENTRY_REMOVE_PEER:
                 note_removed(r, get64(entry.data.p))
             save_peers(r)

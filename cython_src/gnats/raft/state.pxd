@@ -185,6 +185,8 @@ cdef bint was_removed(Raft *r, uint64_t id, int64_t now) noexcept nogil
 # Change the peers from the record at `index` on, which is not committed yet. False: no memory.
 cdef bint begin_change(Raft *r, uint64_t index, uint64_t id, bint removes) noexcept nogil
 cdef void undo_change(Raft *r) noexcept nogil
+# Have the change that the record at r.commit decided; a change behind that stays.
+cdef void commit_change(Raft *r, uint64_t id, bint removes) noexcept nogil
 # Take the peers over that the record at `index` names; a change behind that stays.
 cdef void take_peers(Raft *r, const PeerState *state, uint64_t index) noexcept nogil
 # Encode the peers, without a change that is not committed if asked so. The caller frees. NULL: no memory.

@@ -97,6 +97,21 @@ cdef void undo_change(Raft *r) noexcept nogil:
     r.size = r.change.size
 
 
+cdef void commit_change(Raft *r, uint64_t id, bint removes) noexcept nogil:
+    cdef Change later = r.change
+    if r.change.index <= r.commit:
+        r.change.index = 0
+    if (find_peer(r, id) == NULL) == removes:
+        return
+    # The peers of a record before it were taken over since this one was stored.
+    if r.change.index:
+        undo_change(r)
+    if begin_change(r, r.commit, id, removes):
+        r.change.index = 0
+        if later.index > r.commit:
+            begin_change(r, later.index, later.peer, later.removes)
+
+
 cdef char *peers_of(Raft *r, size_t *n, bint committed) noexcept nogil:
     cdef bint less = committed and r.change.index and not r.change.removes and r.change.before.id == 0
     cdef bint more = committed and r.change.index and r.change.removes and r.change.before.id

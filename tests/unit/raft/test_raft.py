@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,11 +11,15 @@ from typing import Any
 import pytest
 from support.raftsim import MS, SECOND, Member, Sim, Unsafe, simulate
 
+from gnats.raft import messages
 from gnats.raft.raft_probe import RaftProbe
 
 SEEDS = int(os.environ.get("RAFT_SEEDS", "40"))
 FIRST = int(os.environ.get("RAFT_FIRST", "1"))
 """A longer campaign sets these in the environment."""
+
+PEER_STATE, ADD_PEER, REMOVE_PEER = 2, 3, 4
+"""Types of entries."""
 
 pytestmark = pytest.mark.timeout(120 + SEEDS)
 
@@ -188,6 +193,37 @@ def test_a_follower_that_was_away_gets_the_snapshot() -> None:
     sim.run(sim.now + 5 * SECOND)
     assert sim.restored
     assert (away.at, away.hash) == (leader(sim).at, leader(sim).hash)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_peers_do_not_depend_on_when_a_follower_hears_of_commits(seed: int) -> None:
+    """A leader changes one peer at a time; to a follower that is behind, several may be uncommitted at once."""
+    rng = random.Random(seed)
+    names = [b"peer-%03d" % number for number in range(6)]
+    prompt, behind = Sim(seed, 3).members[:2]
+    known = set(names[:1])
+    entries = [(PEER_STATE, messages.write_peer_state(2, sorted(known)))]
+    for _ in range(rng.randint(1, 8)):
+        name = rng.choice(names)
+        adds = name not in known
+        known ^= {name}
+        entries.append((ADD_PEER if adds else REMOVE_PEER, name))
+    heard = 0
+    for index, entry in enumerate(entries):
+        heard = rng.randint(heard, index)
+        for member, commit in ((prompt, index), (behind, heard)):
+            record = messages.write_append_entry(b"leader-1", 1, commit, min(index, 1), index, 0, [entry])
+            member.call(lambda raft, record=record: raft.append_entry(False, record, b"R.0", 1))
+    last = messages.write_append_entry(b"leader-1", 1, len(entries), 1, len(entries), 0, [])
+    seen = []
+    for member in (prompt, behind):
+        member.call(lambda raft: raft.append_entry(False, last, b"R.0", 1))
+        assert member.raft
+        now = member.raft.now()
+        assert (now["commit"], now["change"]) == (len(entries), 0)
+        seen.append((now["size"], set(now["peers"])))
+    assert seen[0] == seen[1]
+    assert seen[0][1] == known
 
 
 def test_messages_that_are_none() -> None:
