@@ -197,7 +197,7 @@ def test_a_follower_that_was_away_gets_the_snapshot() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_peers_do_not_depend_on_when_a_follower_hears_of_commits(seed: int) -> None:
-    """A leader changes one peer at a time; to a follower that is behind, several may be uncommitted at once."""
+    """A leader changes one peer at a time; a follower that is behind may know several as uncommitted."""
     rng = random.Random(seed)
     names = [b"peer-%03d" % number for number in range(6)]
     prompt, behind = Sim(seed, 3).members[:2]
