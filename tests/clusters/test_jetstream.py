@@ -21,6 +21,7 @@ pytestmark = pytest.mark.timeout(180)
 
 ANSWER_WITHIN = 5.0
 """Seconds after which a request counts as unanswered: nobody leads at the moment."""
+NO_PEERS = 10005
 READY = 3
 """Messages that Members.stream() has published, and purged."""
 _names = itertools.count(1)
@@ -74,8 +75,16 @@ class Members:
 
     def stream(self, member: int = 0, **config: Any) -> str:
         name = f"S{next(_names)}"
-        info = self.api(member, f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"]} | config)
-        assert info["did_create"]
+        body = {"name": name, "subjects": [f"{name}.>"]} | config
+
+        def placed() -> dict[str, Any] | None:
+            answer = self.ask(member, f"$JS.API.STREAM.CREATE.{name}", body)
+            if answer.get("error", {}).get("err_code") == NO_PEERS:
+                return None  # the leader of a new cluster does not know all members yet
+            return answer
+
+        info = until(placed, 60)
+        assert info.get("did_create"), info
         self.reachable(f"{name}.ready")
         self.api(member, f"STREAM.PURGE.{name}")
         return name

@@ -19,8 +19,6 @@ pytestmark = pytest.mark.timeout(300)
 
 NOT_SUPPORTED = 10074
 UNREPLICABLE: dict[str, dict[str, Any]] = {
-    "mirror": {"mirror": {"name": "ORIGIN"}, "subjects": []},
-    "sources": {"sources": [{"name": "ORIGIN"}]},
     "fast batches": {"allow_batched": True},
     "schedules": {"allow_msg_schedules": True},
 }

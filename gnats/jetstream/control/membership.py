@@ -24,13 +24,10 @@ if TYPE_CHECKING:
 
 def unreplicable(config: StreamConfig) -> str:
     """Return why a stream cannot have several replicas yet; "": it can."""
-    if config.mirror or config.sources:
-        what = "mirrors and sources"
-    elif config.allow_batched or config.allow_msg_schedules or config.subject_delete_marker_ttl:
+    if config.allow_batched or config.allow_msg_schedules or config.subject_delete_marker_ttl:
         what = "fast batches, schedules and delete markers"
-    else:
-        return ""
-    return f"stopped - replicas > 1 of {what} are not supported by this server"
+        return f"stopped - replicas > 1 of {what} are not supported by this server"
+    return ""
 
 
 SCAN_INTERVAL = 60.0
@@ -99,7 +96,7 @@ class Membership(GroupMember):
     def lead(self, term: int) -> None:
         """Store what is published from now on."""
         stream = self.stream
-        stream.subscribe()
+        stream.lead()
         if stream.config.retention != LIMITS:
             self._scanned = ()
             self._scan()
@@ -131,7 +128,7 @@ class Membership(GroupMember):
     def follow(self) -> None:
         """Leave it to another server."""
         self._stop_scanning()
-        self.stream.native.unsubscribe()
+        self.stream.follow()
         self.fail_asked()
 
     def leader_changed(self, leader: str) -> None:
@@ -140,7 +137,7 @@ class Membership(GroupMember):
     def stopped(self, why: str) -> None:
         self._stop_scanning()
         self.note_stopped(why)
-        self.stream.native.unsubscribe()
+        self.stream.follow()
 
     # -- changes ---------------------------------------------------------------------------------------------
 

@@ -23,7 +23,8 @@ class Origins:
         self._names = ConsumerNames(stream)
         self._had_sources = False
         """Whether the file with the positions may still list sources that were removed."""
-        self._stopped = False
+        self._begun = self._stopped = False
+        self._changing = asyncio.Lock()
 
     @property
     def all(self) -> tuple[Origin, ...]:
@@ -33,11 +34,15 @@ class Origins:
 
     async def start(self) -> None:
         """Continue to copy messages from the last positions (setupSourceConsumers)."""
-        config = self.stream.config
-        if config.mirror:
-            self.mirror = Origin(self.stream, config.mirror, MIRROR, self._names)
-            self.mirror.begin()
-        await self._add_sources(config.sources)
+        async with self._changing:
+            if self._stopped:
+                return
+            self._begun = True
+            config = self.stream.config
+            if config.mirror:
+                self.mirror = Origin(self.stream, config.mirror, MIRROR, self._names)
+                self.mirror.begin()
+            await self._add_sources(config.sources)
 
     async def _add_sources(self, added: Iterable[StreamSource | None]) -> None:
         """Copy messages from more sources, from their last positions on."""
@@ -75,14 +80,21 @@ class Origins:
 
     async def update(self, old: StreamConfig) -> None:
         """Apply the stream's changed configuration (updateWithAdvisory); a mirror may become a stream."""
+        async with self._changing:
+            await self._update(old)
+
+    async def _update(self, old: StreamConfig) -> None:
         self._had_sources = self._had_sources or bool(self.sources)
         stream = self.stream
-        if self.mirror and not stream.config.mirror:
-            self.mirror.leave()
-            self.mirror = None
+        if old.mirror and not stream.config.mirror:
+            if self.mirror:
+                self.mirror.leave()
+                self.mirror = None
             stream.native.answer_for("")
         elif stream.config.mirror and stream.config.mirror_direct != old.mirror_direct:
             stream.native.answer_for(stream.config.mirror.name if stream.config.mirror_direct else "")
+        if not self._begun:
+            return  # another server copies the messages
         wanted: dict[str, StreamSource] = {}
         names: dict[str, tuple[str, str]] = {}
         async for source in in_slices(stream.config.sources):
@@ -133,13 +145,18 @@ class Origins:
     # -- positions and information ---------------------------------------------------------------------------
 
     def state(self) -> SourcesState | None:
-        """Return the sources' positions, to be written; None when there is nothing to write."""
-        if self.stream.config.storage != FILE or not (self.sources or self._had_sources):
+        """Return the sources' positions, to be written; None when there is nothing to write.
+
+        A replicated stream's include messages that its group has not stored yet: the headers of its messages
+        alone say where it goes on.
+        """
+        stream = self.stream
+        if stream.config.storage != FILE or stream.replicated or not (self.sources or self._had_sources):
             return None
         self._had_sources = bool(self.sources)
         # Read the stamp before the positions: recovery searches the messages from the stamp on, so it also
         # finds those that are stored in between.
-        stamp = self.stream.store.state().last_seq + 1
+        stamp = stream.store.state().last_seq + 1
         positions = {name: origin.position() for name, origin in self.sources.items()}
         return SourcesState(stamp, {name: each for name, each in positions.items() if each[0]})
 

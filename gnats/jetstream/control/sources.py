@@ -72,6 +72,7 @@ class TargetStream(Protocol):
 
     jsa: StreamAccount
     config: StreamConfig
+    replicated: bool
 
     @property
     def name(self) -> str: ...

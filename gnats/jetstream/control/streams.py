@@ -214,6 +214,17 @@ class Stream:
         """Store messages from now on. Raises ApiError for a stream that is offline."""
         self.native.subscribe()
 
+    def lead(self) -> None:
+        """Store what is published, and copy messages from the origins, from now on. Raises ApiError."""
+        self.subscribe()
+        self._shared.spawn(self.origins.start())
+
+    def follow(self) -> None:
+        """Store nothing more: another server does. Idempotent."""
+        self.origins.stop()
+        self.origins = Origins(self)
+        self.native.unsubscribe()
+
     async def _give_up(self) -> None:
         """Undo _begin(), also half-way; remove the files that it has written if the stream is new."""
         self.origins.stop()

@@ -56,5 +56,10 @@ cdef inline uint64_t number_in_flight(const InFlight *f) noexcept nogil:
     return f.n if f != NULL else 0
 
 
+cdef inline uint64_t last_in_flight(StreamCore s) noexcept nogil:
+    """Return the stream's last sequence when what its log has is stored."""
+    return s.store.last_seq + number_in_flight(log_in_flight(s))
+
+
 cdef inline uint64_t bytes_in_flight(const InFlight *f) noexcept nogil:
     return f.bytes if f != NULL else 0

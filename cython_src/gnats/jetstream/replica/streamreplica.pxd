@@ -7,6 +7,9 @@ and the leader answers its publisher. What clients delete or purge is handed on 
 Of a stream that removes what its consumers have acknowledged, the leader decides when none of them needs a message, and
 proposes to remove it. It does so, too, when a message that no consumer wants is published: a skip is proposed then.
 
+A mirror has its origin's sequences. What is missing between its messages is skipped by an entry (deleteRangeOp), and by
+each server for itself where a message comes that leaves a gap. A refused message is such a gap.
+
 A message may be refused when it is stored: its sequence is left out, and `refused` counts it (`clfs` of nats-server),
 since the number in an entry counts every message that was proposed.
 
@@ -25,9 +28,12 @@ from gnats.raft.messages cimport Entry
 
 # A message that was proposed here, and is not stored yet. Its texts follow, in the same piece of memory.
 cdef struct Flight:
-    Staged staged            # `m`: subject and header alone; `entry`: what answers the publisher
+    Staged staged            # `m`: subject and header alone; `entry`: what answers the publisher. A range of
+                             # sequences that get no message, and a confirmation, have no subject
     uint64_t seq             # as in StreamMsgOp
+    uint64_t seqs            # how many it takes: 1, and 0 for a confirmation
     size_t bytes             # that it will use in the store
+    bint confirms            # StreamLog.confirm: the header in `staged.m` goes to the entry's reply
     FastPattern fast
     char *proposal           # the entry, n bytes; NULL: proposed
     size_t n

@@ -2,24 +2,26 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp, memcpy, memset, strlen
+from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
+from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text, starts_with_text
 from gnats.jetstream.consumer.acked cimport acked_add, acked_free, acked_init
 from gnats.jetstream.engine.barrier cimport JsPoller, js_poller_of, mark_dirty, stream_failed
+from gnats.jetstream.engine.outbox cimport publish_later
 from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.publish.entries cimport entry_of_logged
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, stored_size, transform_subject
-from gnats.jetstream.publish.inflight cimport stage_hashes
+from gnats.jetstream.publish.inflight cimport last_in_flight, stage_hashes
 from gnats.jetstream.replica.raftnode cimport CARRIED_OUT, HANDED_ON, NOT_CARRIED, Carried, RaftMachine, RaftNode
 from gnats.jetstream.replica.streamops cimport (
     BATCH_COMMIT_MSG_OP,
     BATCH_MSG_OP,
     COMPRESSED_STREAM_MSG_OP,
     DELETE_MSG_OP,
+    DELETE_RANGE_OP,
     STREAM_MSG_OP,
     StreamMsgOp,
     decode_batch,
@@ -45,7 +47,15 @@ from gnats.jetstream.stream.storing cimport answer, apply_change, store_entries
 from gnats.jetstream.stream.streamlog cimport local_log
 from gnats.raft.messages cimport ENTRY_NORMAL, Entry
 from gnats.raft.raft cimport raft_step_down
-from gnats.store.base cimport STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, StoreMsg
+from gnats.store.base cimport (
+    STORE_CLOSED,
+    STORE_DELETED,
+    STORE_EOF,
+    STORE_NO_MEMORY,
+    STORE_NOT_FOUND,
+    STORE_OK,
+    StoreMsg,
+)
 from gnats.store.times.durations cimport parse_uint64
 from gnats.store.writing cimport skip_msgs
 
@@ -53,9 +63,14 @@ from gnats.go.json import marshal
 
 cdef const char *REMOVAL_END = b',"no_erase":true,"subject":"","reply":""}'
 
+cdef const char *RANGE_FIRST = b'{"First":'
+cdef const char *RANGE_NUM = b',"Num":'
+cdef const char *CONTROL = b"NATS/1.0 100 FlowControl Request\r\n"
+
 cdef uint64_t SOON = <uint64_t> 1 << 62    # bytes since the last snapshot, after which the next one is due
 
 cdef enum:
+    RANGE_ROOM = 32 + 2 * NUMBER_ROOM
     MOST_OF_BATCH = 64 << 20     # bytes of a batch whose end has not come; a longer one is dropped, as nats-server's is
 
 cdef StreamLog LOG
@@ -149,6 +164,12 @@ cdef Outcome leave_entries(StreamReplica g, JsPoller *jp, StreamEntry *first) no
         free_flights(flights)
         report_shortage(jp.ps)
         return MSG_REFUSED
+    add_flights(g, flights, last)
+    return MSG_STORED
+
+
+cdef void add_flights(StreamReplica g, Flight *flights, Flight *last) noexcept nogil:
+    """Have proposals made of flights, which are linked, up to `last`."""
     if g.last == NULL:
         g.in_flight.first = &flights.staged
     else:
@@ -157,12 +178,11 @@ cdef Outcome leave_entries(StreamReplica g, JsPoller *jp, StreamEntry *first) no
         g.unproposed = flights
     g.last = last
     while flights != NULL:
-        g.in_flight.n += 1
+        g.in_flight.n += flights.seqs
         g.in_flight.bytes += flights.bytes
-        g.next_seq = flights.seq + 1
+        g.next_seq = flights.seq + flights.seqs
         g.last_ts = flights.staged.entry.ts
         flights = <Flight *> flights.staged.next
-    return MSG_STORED
 
 
 cdef Flight *flight_new(StreamReplica g, StreamEntry *e, bint in_batch, uint64_t number) noexcept nogil:
@@ -197,9 +217,10 @@ cdef Flight *flight_new(StreamReplica g, StreamEntry *e, bint in_batch, uint64_t
         keep(at, &e.fast.id, &flight.fast.id)
         kept.fast = &flight.fast
     stage_hashes(&flight.staged)
+    flight.seqs = 1
     flight.bytes = stored_size(g.stream, e.subject.n, e.hdr_n, e.n)
     flight.seq = e.seq - 1 if e.seq else g.next_seq + number - 1
-    if e.seq == 0:
+    if not g.stream.cfg.mirror:
         kept.ts = max(e.ts, g.last_ts + <int64_t> number)   # of its own: a replay finds the message by it
     op.subject, op.reply = e.published, e.reply
     op.hdr.p, op.hdr.n = <char *> e.hdr, e.hdr_n
@@ -218,6 +239,68 @@ cdef Flight *flight_new(StreamReplica g, StreamEntry *e, bint in_batch, uint64_t
         return NULL
     flight.n = put_stream_msg(flight.proposal, &op)
     return flight
+
+
+cdef int skip(StreamCore s, JsPoller *jp, uint64_t last) noexcept nogil:
+    return leave_range(<StreamReplica> s.log_owner, jp, last)
+
+
+cdef int leave_range(StreamReplica g, JsPoller *jp, uint64_t last) noexcept nogil:
+    cdef uint64_t first = last_in_flight(g.stream) + 1
+    cdef Flight *flight = <Flight *> calloc(1, sizeof(Flight))
+    cdef char *end
+    if flight != NULL:
+        flight.proposal = <char *> malloc(RANGE_ROOM)
+    if flight == NULL or flight.proposal == NULL or not g.leads:
+        if flight != NULL:
+            free_flight(flight)
+        return STORE_NO_MEMORY if g.leads else STORE_CLOSED
+    flight.seq = g.next_seq
+    flight.seqs = last - first + 1
+    flight.staged.entry.ts = g.last_ts
+    flight.proposal[0] = DELETE_RANGE_OP
+    end = put_number(put_text(flight.proposal + 1, RANGE_FIRST), first)
+    end = put_text(put_number(put_text(end, RANGE_NUM), flight.seqs), b"}\n")
+    flight.n = end - flight.proposal
+    add_flights(g, flight, flight)
+    if jp == NULL or not mark_dirty(jp, g.node):
+        g.node.poke()
+    return STORE_OK
+
+
+cdef void confirm(StreamCore s, JsPoller *jp, const Slice *reply, const char *hdr, size_t n) noexcept nogil:
+    leave_confirmation(<StreamReplica> s.log_owner, jp, reply, hdr, n)
+
+
+cdef void leave_confirmation(
+    StreamReplica g, JsPoller *jp, const Slice *reply, const char *hdr, size_t n
+) noexcept nogil:
+    """Propose nats-server's entry: the flow control request, and in its header what is answered. Without memory the
+    origin's consumer asks again."""
+    cdef Flight *flight = NULL
+    cdef StreamMsgOp op
+    cdef char[256] request
+    cdef const char *lines = hdr + strlen(b"NATS/1.0\r\n")
+    if g.leads and n < sizeof(request) - strlen(CONTROL):
+        flight = <Flight *> calloc(1, sizeof(Flight) + reply.n + n)
+    if flight == NULL:
+        return
+    memset(&op, 0, sizeof(op))
+    op.reply = reply[0]
+    op.hdr.p = request
+    op.hdr.n = put(put_text(request, CONTROL), lines, hdr + n - lines) - request
+    flight.seq = g.next_seq
+    flight.confirms = True
+    flight.staged.entry.ts = g.last_ts
+    flight.staged.m.hdr = keep(<char *> (flight + 1), reply, &flight.staged.entry.reply)
+    flight.staged.m.hdr_n = n
+    put(flight.staged.m.hdr, hdr, n)
+    flight.proposal = <char *> malloc(stream_msg_room(&op))
+    if flight.proposal == NULL or not mark_dirty(jp, g.node):
+        free_flight(flight)
+        return
+    flight.n = put_stream_msg(flight.proposal, &op)
+    add_flights(g, flight, flight)
 
 
 cdef inline char *keep(char *at, const Slice *text, Slice *kept) noexcept nogil:
@@ -372,6 +455,8 @@ cdef Carried apply_entry(StreamReplica g, JsPoller *jp, const Entry *entry) noex
     drop_batch(g)
     if op == STREAM_MSG_OP or op == COMPRESSED_STREAM_MSG_OP:
         return apply_msgs(g, g.stream, jp, entry.data.p, entry.data.n)
+    if op == DELETE_RANGE_OP:
+        return apply_range(g, g.stream, jp, entry.data.p + 1, entry.data.n - 1)
     return remove_unneeded(g, jp, seq) if is_removal(g, entry, &seq) else HANDED_ON
 
 
@@ -480,7 +565,10 @@ cdef Carried apply_msg(
     cdef Carried done
     if decode_stream_msg(data, n, &op) < 0:
         return NOT_CARRIED
-    if is_stored(g, s, &op):
+    if op.subject.n == 0 and op.reply.n and starts_with_text(op.hdr.p, op.hdr.n, b"NATS/1.0 100 "):
+        confirm_logged(g, s, jp)
+        done = CARRIED_OUT
+    elif is_stored(g, s, &op):
         pop_flight(g, op.seq)
         done = CARRIED_OUT
     elif op.seq != s.store.last_seq + g.refused and not begin_behind(g, s, &op):
@@ -498,7 +586,7 @@ cdef bint is_stored(StreamReplica g, StreamCore s, const StreamMsgOp *op) noexce
     cdef StoreMsg sm
     if op.seq < last + g.refused:
         return True
-    if not g.replaying or last == 0 or op.subject.n == 0:
+    if not g.replaying or last == 0 or op.subject.n == 0 or s.cfg.mirror:
         return False
     # Messages that were refused before this server's start are not counted yet: what is stored tells how many.
     seq = s.store.seq_from_time(op.ts)
@@ -509,10 +597,53 @@ cdef bint is_stored(StreamReplica g, StreamCore s, const StreamMsgOp *op) noexce
 
 
 cdef bint begin_behind(StreamReplica g, StreamCore s, const StreamMsgOp *op) noexcept nogil:
-    """A server without any message begins with one that is not the first: those before it are gone everywhere."""
-    if s.store.last_seq or s.store.msgs or op.seq < g.refused:
+    """A server without any message begins with one that is not the first: those before it are gone everywhere. So are
+    those that a mirror has not."""
+    if (s.store.last_seq or s.store.msgs) and not s.cfg.mirror or op.seq < s.store.last_seq + g.refused:
         return False
-    return skip_msgs(s.store, 1, op.seq - g.refused, op.ts) == STORE_OK
+    return skip_msgs(s.store, 0, op.seq - g.refused - s.store.last_seq, op.ts) == STORE_OK
+
+
+cdef Carried apply_range(StreamReplica g, StreamCore s, JsPoller *jp, const char *at, size_t n) noexcept nogil:
+    """Leave sequences out. Those that this server has stay."""
+    cdef uint64_t first, last, num
+    cdef int rc = STORE_OK
+    if not read_range(at, n, &first, &num) or first == 0 or num - 1 > ~<uint64_t> 0 - first:
+        return NOT_CARRIED
+    last = first + num - 1
+    s.enter()
+    if last > s.store.last_seq:
+        rc = skip_msgs(s.store, max(first, s.store.last_seq + 1), last - max(first - 1, s.store.last_seq), s.store.last_ts)
+    pop_flight(g, first - 1 + g.refused)
+    s.leave(jp.ps)
+    return CARRIED_OUT if rc == STORE_OK else NOT_CARRIED
+
+
+cdef bint read_range(const char *at, size_t n, uint64_t *first, uint64_t *num) noexcept nogil:
+    """Read a DeleteRange of nats-server, as its JSON encoder writes it, with a line's end."""
+    cdef size_t head = strlen(RANGE_FIRST), middle = strlen(RANGE_NUM)
+    cdef const char *end = at + n
+    cdef const char *comma
+    while end > at and end[-1] == c'\n':
+        end -= 1
+    if end <= at + head or not starts_with_text(at, n, RANGE_FIRST) or end[-1] != c'}':
+        return False
+    end -= 1
+    at += head
+    comma = <const char *> memchr(at, c',', end - at)
+    return comma != NULL and parse_uint64(at, comma - at, first) and (
+        starts_with_text(comma, end - comma, RANGE_NUM)) and (
+        parse_uint64(comma + middle, end - comma - middle, num)) and num[0] > 0
+
+
+cdef void confirm_logged(StreamReplica g, StreamCore s, JsPoller *jp) noexcept nogil:
+    """All is stored that was proposed before a confirmation: its leader publishes it."""
+    cdef Flight *flight = <Flight *> g.in_flight.first
+    if flight != NULL and flight.confirms and flight.proposal == NULL:
+        publish_later(
+            jp, s, flight.staged.entry.reply.p, flight.staged.entry.reply.n, flight.staged.m.hdr, flight.staged.m.hdr_n,
+            NULL, 0, False)
+        pop_flight(g, flight.seq)
 
 
 cdef Carried store_logged(
@@ -537,6 +668,8 @@ cdef Carried store_logged(
     elif part == ENDS_ATOMIC:
         e.part = OF_ATOMIC   # nobody here waits for an answer
     e.follows = not g.leads
+    if s.cfg.mirror:
+        e.seq = op.seq + 1
     outcome = store_entries(s, jp, &e)
     g.replaying = False
     if flight != NULL and flight.seq == op.seq and flight.staged.entry.no_interest and outcome == MSG_STORED:
@@ -549,7 +682,8 @@ cdef Carried store_logged(
         return CARRIED_OUT
     if stream_failed(s):
         return NOT_CARRIED
-    count_refused(g)
+    if not s.cfg.mirror:
+        count_refused(g)
     return CARRIED_OUT
 
 
@@ -578,7 +712,7 @@ cdef void pop_flight(StreamReplica g, uint64_t seq) noexcept nogil:
     if flight == NULL or flight.seq != seq or flight.proposal != NULL:
         return
     g.in_flight.first = flight.staged.next
-    g.in_flight.n -= 1
+    g.in_flight.n -= flight.seqs
     g.in_flight.bytes -= flight.bytes
     if g.last == flight:
         g.last = NULL
@@ -587,6 +721,8 @@ cdef void pop_flight(StreamReplica g, uint64_t seq) noexcept nogil:
 
 LOG.propose = propose
 LOG.change = apply_change
+LOG.skip = skip
+LOG.confirm = confirm
 LOG.drop = drop_unneeded
 MACHINE.collect = collect
 MACHINE.apply = apply

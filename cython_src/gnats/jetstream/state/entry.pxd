@@ -83,15 +83,12 @@ cdef struct StreamEntry:
 cdef enum ChangeOp:
     DELETE_MSG = 0
     PURGE_MSGS = 1
-    SKIP_MSGS = 2
 
 
 # Set all to 0 before the fields of the operation.
 cdef struct StreamChange:
     uint8_t op           # a ChangeOp
     uint8_t erase        # DELETE_MSG: overwrite the message
-    uint64_t seq         # DELETE_MSG: the message; PURGE_MSGS: only those below, 0: any; SKIP_MSGS: the next one
+    uint64_t seq         # DELETE_MSG: the message; PURGE_MSGS: only those below, 0: any
     Slice subject        # PURGE_MSGS: borrowed; n == 0: of all subjects
     uint64_t keep        # PURGE_MSGS: all but the last `keep` messages
-    uint64_t n           # SKIP_MSGS: how many sequences get no message
-    int64_t ts           # SKIP_MSGS: when, ns since 1970

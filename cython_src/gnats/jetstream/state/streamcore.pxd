@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.internal cimport InternalSubscriber
 from gnats.core.net.pollstate cimport PollState
+from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.transform cimport Transform
 from gnats.jetstream.engine.barrier cimport JsPoller, StreamBase
 from gnats.jetstream.engine.engine cimport Engine, JsTimer
@@ -61,6 +62,11 @@ cdef struct StreamLog:
     # Have another change made by apply_change(). Return its result, a StoreError. STORE_AGAIN: free the lock for a
     # moment, then call again with the same arguments.
     int (*change)(StreamCore s, const StreamChange *c, Purge *part) noexcept nogil
+    # Have the sequences up to `last`, of messages that the stream does not have, left out: those behind the last one, and
+    # behind those in flight. Return a StoreError. jp may be NULL.
+    int (*skip)(StreamCore s, JsPoller *jp, uint64_t last) noexcept nogil
+    # Have a header published to `reply` when all that was proposed before is stored.
+    void (*confirm)(StreamCore s, JsPoller *jp, const Slice *reply, const char *hdr, size_t n) noexcept nogil
     # Have a message removed that no consumer needs. Return whether it is gone when this returns. No lock is held.
     bint (*drop)(StreamCore s, uint64_t seq, PollState *ps) noexcept nogil
 

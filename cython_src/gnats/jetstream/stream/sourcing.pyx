@@ -9,7 +9,7 @@ from gnats.core.accounts.subscriptions cimport unsubscribe
 from gnats.core.messages.headers cimport named_header
 from gnats.core.messages.message cimport Message, message_shown
 from gnats.core.messages.reserved cimport ACK_PREFIX, plain_reply
-from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
+from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription
@@ -22,7 +22,8 @@ from gnats.jetstream.engine.barrier cimport JsPoller, js_poller_of
 from gnats.jetstream.engine.nativesubs cimport subscribe_native
 from gnats.jetstream.engine.outbox cimport publish_later
 from gnats.jetstream.publish.inbound cimport SUBJECT_ROOM, Inbound, inbound_free, inbound_init
-from gnats.jetstream.state.entry cimport MSG_DUPLICATE, MSG_STORED, PURGE_MSGS, SKIP_MSGS, Outcome, StreamChange
+from gnats.jetstream.publish.inflight cimport last_in_flight, log_in_flight
+from gnats.jetstream.state.entry cimport MSG_DUPLICATE, MSG_STORED, PURGE_MSGS, Outcome, StreamChange
 from gnats.jetstream.state.headers cimport (
     H_REQUEST_INFO,
     H_STREAM_SOURCE,
@@ -135,8 +136,8 @@ cdef class SourceConsumer:
             with nogil:
                 qs_online(&me)
                 s.enter()
-                rc = skip_to(s, delivered, s.store.msgs == 0)
-                seen = s.store.last_seq
+                rc = skip_to(s, NULL, delivered, s.store.msgs == 0)
+                seen = last_in_flight(s)
                 s.leave(NULL)
                 qs_offline(&me)
             qs_unregister(&me)
@@ -210,7 +211,7 @@ cdef void process_control(SourceConsumer c, JsPoller *jp, const Slice *reply, ch
     """Handle a heartbeat, or a flow control request, which is answered when the messages before it are stored."""
     cdef char[128] answer
     cdef Slice value
-    cdef size_t size = 0
+    cdef size_t size
     cdef int64_t dseq = 0
     pthread_mutex_lock(&c.stream.store.lock)
     if c.closed:
@@ -219,19 +220,20 @@ cdef void process_control(SourceConsumer c, JsPoller *jp, const Slice *reply, ch
     if reply.n:
         size = with_number_header(answer, NULL, 0, b"Nats-Last-Consumer", c.dseq)
         size = with_number_header(answer, answer, size, b"Nats-Last-Stream", c.sseq)
-        value = reply[0]
+        c.stream.log.confirm(c.stream, jp, reply, answer, size)
+        pthread_mutex_unlock(&c.stream.store.lock)
+        return
+    value = named_header(hdr, n, b"Nats-Last-Consumer")
+    if value.p != NULL:
+        dseq = parse_int64(value.p, value.n)
+    if dseq > 0 and <uint64_t> dseq != c.dseq:
+        value.n = 0
+        c.lose()
     else:
-        value = named_header(hdr, n, b"Nats-Last-Consumer")
-        if value.p != NULL:
-            dseq = parse_int64(value.p, value.n)
-        if dseq > 0 and <uint64_t> dseq != c.dseq:
-            value.n = 0
-            c.lose()
-        else:
-            value = named_header(hdr, n, b"Nats-Consumer-Stalled")
+        value = named_header(hdr, n, b"Nats-Consumer-Stalled")
     pthread_mutex_unlock(&c.stream.store.lock)
     if value.p != NULL and value.n:
-        publish_later(jp, c.stream, value.p, value.n, answer, size, NULL, 0, False)
+        publish_later(jp, c.stream, value.p, value.n, answer, 0, NULL, 0, False)
 
 
 cdef void store_sourced(
@@ -267,7 +269,7 @@ cdef void store_sourced(
             m.subject.n = size
             break
     s.enter()
-    if not c.closed and expected(c, s, info):
+    if not c.closed and expected(c, s, jp, info):
         note_stored(c, info, store_inbound(s, jp, &m))
     s.leave(jp.ps)
     if changed != few:
@@ -329,7 +331,7 @@ cdef size_t source_header(SourceConsumer c, char *out, const Slice *subject, uin
     return p + c.ident_n - out
 
 
-cdef bint expected(SourceConsumer c, StreamCore s, const AckInfo *info) noexcept nogil:
+cdef bint expected(SourceConsumer c, StreamCore s, JsPoller *jp, const AckInfo *info) noexcept nogil:
     """Return whether this is the next message to store. A mirror skips the sequences before it. The lock is held."""
     if info.sseq <= c.sseq:
         if info.dseq == c.dseq + 1:
@@ -341,31 +343,27 @@ cdef bint expected(SourceConsumer c, StreamCore s, const AckInfo *info) noexcept
         return False
     if c.mirror:
         # A mirror has its origin's sequences. If this stream was changed meanwhile, begin anew.
-        if s.store.last_seq != c.sseq:
+        if last_in_flight(s) != c.sseq:
             c.lose()
             return False
-        if skip_to(s, info.sseq - 1, s.store.last_seq == 0) != STORE_OK:
+        if skip_to(s, jp, info.sseq - 1, s.store.last_seq == 0) != STORE_OK:
             c.lose()
             return False
     return True
 
 
-cdef int skip_to(StreamCore s, uint64_t last, bint anew) noexcept nogil:
-    """Have the log leave out the sequences up to `last` that the stream does not have. anew: it has no message; begin
-    the store anew behind them. Return a StoreError. The lock is held."""
+cdef int skip_to(StreamCore s, JsPoller *jp, uint64_t last, bint anew) noexcept nogil:
+    """Have the log leave out the sequences up to `last` that the stream does not have. anew: the store has no message;
+    one of a single server begins anew behind them. Return a StoreError. The lock is held."""
     cdef StreamChange change
     cdef Purge part
-    if last <= s.store.last_seq:
+    if last <= last_in_flight(s):
         return STORE_OK
+    if not anew or log_in_flight(s) != NULL:
+        return s.log.skip(s, jp, last)
     memset(&change, 0, sizeof(change))
-    if anew:
-        change.op = PURGE_MSGS
-        change.seq = last + 1
-    else:
-        change.op = SKIP_MSGS
-        change.seq = s.store.last_seq + 1
-        change.n = last - s.store.last_seq
-        change.ts = realtime_ns()
+    change.op = PURGE_MSGS
+    change.seq = last + 1
     part.begun = False
     return s.log.change(s, &change, &part)
 

@@ -36,7 +36,6 @@ from gnats.jetstream.state.entry cimport (
     NO_ROLLUP,
     OF_ATOMIC,
     OF_FAST,
-    SKIP_MSGS,
     Outcome,
     StreamChange,
     StreamEntry,
@@ -171,8 +170,6 @@ cdef void take_back(StreamCore s, JsPoller *jp, uint64_t last) noexcept nogil:
 cdef int apply_change(StreamCore s, const StreamChange *c, Purge *part) noexcept nogil:
     if c.op == DELETE_MSG:
         return s.store.remove(c.seq, c.erase)
-    if c.op == SKIP_MSGS:
-        return skip_msgs(s.store, c.seq, c.n, c.ts)
     return purge_some(s.store, c.subject.p, <uint32_t> c.subject.n, c.seq, c.keep, part)
 
 
