@@ -26,10 +26,10 @@ from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.raft.messages cimport Entry
 
 
-# A message that was proposed here, and is not stored yet. Its texts follow, in the same piece of memory.
+# A message that was proposed here, and is not stored yet. Its texts follow, in the same piece of memory. A range of
+# sequences that get no message, and a confirmation, are flights without a subject.
 cdef struct Flight:
-    Staged staged            # `m`: subject and header alone; `entry`: what answers the publisher. A range of
-                             # sequences that get no message, and a confirmation, have no subject
+    Staged staged            # `m`: subject and header alone; `entry`: what answers the publisher
     uint64_t seq             # as in StreamMsgOp
     uint64_t seqs            # how many it takes: 1, and 0 for a confirmation
     size_t bytes             # that it will use in the store

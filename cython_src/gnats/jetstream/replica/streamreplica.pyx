@@ -613,8 +613,9 @@ cdef Carried apply_range(StreamReplica g, StreamCore s, JsPoller *jp, const char
     last = first + num - 1
     s.enter()
     if last > s.store.last_seq:
-        rc = skip_msgs(s.store, max(first, s.store.last_seq + 1), last - max(first - 1, s.store.last_seq), s.store.last_ts)
-    pop_flight(g, first - 1 + g.refused)
+        first = max(first, s.store.last_seq + 1)
+        rc = skip_msgs(s.store, first, last - first + 1, s.store.last_ts)
+    pop_flight(g, last - num + g.refused)
     s.leave(jp.ps)
     return CARRIED_OUT if rc == STORE_OK else NOT_CARRIED
 

@@ -62,8 +62,8 @@ cdef struct StreamLog:
     # Have another change made by apply_change(). Return its result, a StoreError. STORE_AGAIN: free the lock for a
     # moment, then call again with the same arguments.
     int (*change)(StreamCore s, const StreamChange *c, Purge *part) noexcept nogil
-    # Have the sequences up to `last`, of messages that the stream does not have, left out: those behind the last one, and
-    # behind those in flight. Return a StoreError. jp may be NULL.
+    # Have the sequences up to `last` left out: those behind the last message, and behind those in flight. Return a
+    # StoreError. jp may be NULL.
     int (*skip)(StreamCore s, JsPoller *jp, uint64_t last) noexcept nogil
     # Have a header published to `reply` when all that was proposed before is stored.
     void (*confirm)(StreamCore s, JsPoller *jp, const Slice *reply, const char *hdr, size_t n) noexcept nogil
