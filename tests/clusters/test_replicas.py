@@ -18,10 +18,6 @@ from .test_meta_operations import health
 pytestmark = pytest.mark.timeout(300)
 
 NOT_SUPPORTED = 10074
-UNREPLICABLE: dict[str, dict[str, Any]] = {
-    "fast batches": {"allow_batched": True},
-    "schedules": {"allow_msg_schedules": True},
-}
 
 
 @pytest.fixture(scope="module", params=mixtures(), ids=named)
@@ -177,13 +173,9 @@ def test_consumers_with_one_replica(members: Members) -> None:
     delete(members, name)
 
 
-def test_what_cannot_be_replicated_yet_is_refused(members: Members) -> None:
+def test_changes_of_the_number_of_replicas_are_refused(members: Members) -> None:
     if any(server.kind.is_reference for server in members.cluster.servers):
-        pytest.skip("nats-server has them")
-    for what, config in UNREPLICABLE.items():
-        body = {"name": "U", "subjects": ["u.>"], "num_replicas": 3} | config
-        assert members.error(0, "STREAM.CREATE.U", body) == NOT_SUPPORTED, what
-    assert members.error(0, "STREAM.INFO.U") == 10059
+        pytest.skip("nats-server makes them")
     name = replicated(members)
     for replicas in 1, 2, 5:
         changed = {"name": name, "subjects": [f"{name}.>"], "num_replicas": replicas}

@@ -23,5 +23,7 @@ cdef int64_t next_expiry(StoreBase s) noexcept nogil
 # Fill seqs with at most n (n >= 32) sequences that have expired at `now`. Return their number. A message with a TTL
 # leaves the wheel: it is not returned again, unless expire_again() puts it back.
 cdef uint32_t expired(StoreBase s, int64_t now, uint64_t *seqs, uint32_t n) noexcept nogil
+# Return whether the first message of a subject has expired at `now`.
+cdef bint first_expired(StoreBase s, const char *subject, uint32_t n, int64_t now) noexcept nogil
 # Have expired() return a sequence that it has returned once more, at `when`. Max_age does not return it again.
 cdef void expire_again(StoreBase s, const uint64_t *seqs, uint32_t n, int64_t when) noexcept nogil

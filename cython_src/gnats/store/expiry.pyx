@@ -6,9 +6,10 @@ from gnats.core.messages.headers cimport named_header
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.times cimport time_after, whole_seconds
-from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load, retry_after
+from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load, first_of, retry_after
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_record, slot_from
 from gnats.store.format.record cimport Record
+from gnats.store.index.stree cimport SimpleState, stree_find
 from gnats.store.index.wheel cimport (
     Expiry,
     wheel_add,
@@ -18,7 +19,7 @@ from gnats.store.index.wheel cimport (
     wheel_remove,
     wheel_take,
 )
-from gnats.store.reading cimport load_next
+from gnats.store.reading cimport load, load_next
 from gnats.store.times.durations cimport parse_message_ttl
 
 cdef enum:
@@ -135,6 +136,19 @@ cdef uint32_t expired(StoreBase s, int64_t now, uint64_t *seqs, uint32_t n) noex
             found += 1
             start = msg.seq + 1
     return found
+
+
+cdef bint first_expired(StoreBase s, const char *subject, uint32_t n, int64_t now) noexcept nogil:
+    cdef SimpleState *st = <SimpleState *> stree_find(&s.subjects, subject, n)
+    cdef StoreMsg msg
+    cdef uint64_t seq = first_of(s, st, subject, n) if st != NULL else 0
+    cdef int64_t ttl
+    if seq == 0 or load(s, seq, &msg) != STORE_OK:
+        return False
+    ttl = header_ttl(msg.hdr, msg.hdr_n) if msg.hdr_n else 0
+    if ttl > 0 and s.limits.allow_ttl and expiry_of(msg.ts, ttl) <= now:
+        return True
+    return s.limits.max_age > 0 and ttl >= 0 and time_after(msg.ts, s.limits.max_age) <= now
 
 
 cdef void expire_again(StoreBase s, const uint64_t *seqs, uint32_t n, int64_t when) noexcept nogil:

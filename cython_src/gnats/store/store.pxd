@@ -57,6 +57,8 @@ cdef class MsgStore(StoreBase):
     # stream removes each message, or stores a marker. A message that is still there two seconds later is returned
     # again.
     cdef uint32_t expired(self, int64_t now, uint64_t *seqs, uint32_t n) noexcept nogil
+    # Return whether the first message of a subject has expired.
+    cdef bint first_expired(self, const char *subject, uint32_t n, int64_t now) noexcept nogil
 
     # --- questions ---
     # Count the messages at or after seq that `f` matches; last_per_subject: only the last one of each subject.

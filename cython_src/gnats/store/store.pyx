@@ -176,6 +176,9 @@ cdef class MsgStore(StoreBase):
         expiry.expire_again(self, seqs, some, retry_after(now))
         return some
 
+    cdef bint first_expired(self, const char *subject, uint32_t n, int64_t now) noexcept nogil:
+        return expiry.first_expired(self, subject, n, now)
+
     # --- questions ---
 
     cdef uint64_t num_pending(self, uint64_t seq, const Filter *f, bint last_per_subject) noexcept nogil:

@@ -23,7 +23,7 @@ from gnats.jetstream.cluster.meta import Change, ConsumerChange, Kind, StreamCha
 from gnats.jetstream.control.consumermember import ConsumerMembership
 from gnats.jetstream.control.consumers import Consumer, consumer_info
 from gnats.jetstream.control.info import cluster_info
-from gnats.jetstream.control.membership import Membership, unreplicable
+from gnats.jetstream.control.membership import Membership
 from gnats.jetstream.control.proposals import (
     ConsumerDeleteProposal,
     ConsumerProposal,
@@ -360,6 +360,4 @@ class Assigned:
 
 def _unbuilt(asset: StreamAssignment) -> str:
     """Return why this server cannot have its part of a stream, "": it can."""
-    if asset.group.desired is not None:
-        return "stopped - a move is not supported by this server"
-    return unreplicable(asset.config) if len(asset.group.peers) > 1 else ""
+    return "stopped - a move is not supported by this server" if asset.group.desired else ""

@@ -39,7 +39,6 @@ from gnats.jetstream.control.account_info import CountedStream, account_info
 from gnats.jetstream.control.checks import CREATE_OR_UPDATE, StreamChecks, check_consumer
 from gnats.jetstream.control.consumers import Consumer
 from gnats.jetstream.control.info import is_long
-from gnats.jetstream.control.membership import unreplicable
 from gnats.jetstream.control.streams import Stream
 from gnats.jetstream.settings.config import LIMITS, ConsumerConfig, StreamConfig
 from gnats.nkeys.identity import random_name, server_hash
@@ -142,8 +141,6 @@ async def _create(request: Request) -> None:
     config, pedantic = read_new_stream(request)
     config = await lead.checks.check_assign(config, pedantic=pedantic)
     lead.jsa.check_storable(config)
-    if config.num_replicas > 1 and unreplicable(config):
-        raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
     if known := lead.state.stream_or_inflight(lead.account, config.name):
         lead.cluster.propose_stream(Op.ASSIGN_STREAM, replace(known, **lead.asked()))
         return

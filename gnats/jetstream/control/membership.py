@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from gnats.jetstream.cluster.nodes import Nodes
     from gnats.jetstream.control.raftgroup import RaftGroup
     from gnats.jetstream.control.streams import Stream
-    from gnats.jetstream.settings.config import StreamConfig
-
-
-def unreplicable(config: StreamConfig) -> str:
-    """Return why a stream cannot have several replicas yet; "": it can."""
-    if config.allow_batched or config.allow_msg_schedules or config.subject_delete_marker_ttl:
-        what = "fast batches, schedules and delete markers"
-        return f"stopped - replicas > 1 of {what} are not supported by this server"
-    return ""
 
 
 SCAN_INTERVAL = 60.0

@@ -241,6 +241,17 @@ cdef Flight *flight_new(StreamReplica g, StreamEntry *e, bint in_batch, uint64_t
     return flight
 
 
+cdef bint expire(StreamCore s, JsPoller *jp, uint64_t seq) noexcept nogil:
+    return leave_removal(<StreamReplica> s.log_owner, jp, seq)
+
+
+cdef bint leave_removal(StreamReplica g, JsPoller *jp, uint64_t seq) noexcept nogil:
+    if g.leads:
+        acked_add(&g.unneeded, seq)   # without memory it is proposed when it is looked at again
+        mark_dirty(jp, g.node)
+    return g.leads
+
+
 cdef int skip(StreamCore s, JsPoller *jp, uint64_t last) noexcept nogil:
     return leave_range(<StreamReplica> s.log_owner, jp, last)
 
@@ -722,6 +733,7 @@ cdef void pop_flight(StreamReplica g, uint64_t seq) noexcept nogil:
 
 LOG.propose = propose
 LOG.change = apply_change
+LOG.expire = expire
 LOG.skip = skip
 LOG.confirm = confirm
 LOG.drop = drop_unneeded

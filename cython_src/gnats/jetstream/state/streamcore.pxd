@@ -67,6 +67,8 @@ cdef struct StreamLog:
     int (*skip)(StreamCore s, JsPoller *jp, uint64_t last) noexcept nogil
     # Have a header published to `reply` when all that was proposed before is stored.
     void (*confirm)(StreamCore s, JsPoller *jp, const Slice *reply, const char *hdr, size_t n) noexcept nogil
+    # Have an expired message removed, of a stream with delete markers. False: another server decides about that.
+    bint (*expire)(StreamCore s, JsPoller *jp, uint64_t seq) noexcept nogil
     # Have a message removed that no consumer needs. Return whether it is gone when this returns. No lock is held.
     bint (*drop)(StreamCore s, uint64_t seq, PollState *ps) noexcept nogil
 

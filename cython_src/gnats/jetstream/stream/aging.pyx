@@ -14,6 +14,7 @@ from gnats.includes.text cimport is_text
 from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.engine.barrier cimport js_poller_of, stream_failed
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init
+from gnats.jetstream.publish.inflight cimport InFlight, in_flight_of, log_in_flight
 from gnats.jetstream.state.dedupe cimport dedupe_expire
 from gnats.jetstream.state.headers cimport parse_headers
 from gnats.jetstream.state.streamcore cimport StreamCore
@@ -88,26 +89,46 @@ cdef bint leave_markers(StreamCore s, PollState *ps, int64_t now, uint64_t most)
         n = s.store.expired(now, seqs, SOME) if not s.closed and not stream_failed(s) else 0
         s.leave(ps)
         for i in range(n):
-            expire_one(s, ps, seqs[i])
+            expire_one(s, ps, seqs[i], now)
         gone += n
     return n == SOME
 
 
-cdef void expire_one(StreamCore s, PollState *ps, uint64_t seq) noexcept nogil:
+cdef void expire_one(StreamCore s, PollState *ps, uint64_t seq, int64_t now) noexcept nogil:
+    """Have an expired message removed, or replaced by a marker. The store returns it again later, if that fails, and if
+    this leaves it for then."""
     cdef StoreMsg sm
     cdef char *subject = NULL
+    cdef const InFlight *waiting
     s.enter()
-    if s.store.load(seq, &sm) == STORE_OK:
-        if s.store.subject_msgs(sm.subject, sm.subject_n) == 1 and not is_marker(&sm):
+    waiting = log_in_flight(s)
+    if s.store.load(seq, &sm) == STORE_OK and not (waiting != NULL and is_early(s, waiting, &sm, now)):
+        if s.store.subject_msgs(sm.subject, sm.subject_n) == 1 and not is_marker(&sm) and is_decided_here(s):
             subject = <char *> malloc(sm.subject_n)
             if subject != NULL:
                 memcpy(subject, sm.subject, sm.subject_n)
         else:
-            s.store.remove(seq, False)
+            s.log.expire(s, js_poller_of(ps), seq)
     s.leave(ps)
     if subject != NULL:
         store_marker(s, ps, subject, sm.subject_n)
         free(subject)
+
+
+cdef inline bint is_decided_here(StreamCore s) noexcept nogil:
+    """Return whether this server says what expires: it alone has the stream, or it leads."""
+    return s.log_owner == NULL or log_in_flight(s) != NULL
+
+
+cdef bint is_early(StreamCore s, const InFlight *waiting, const StoreMsg *sm, int64_t now) noexcept nogil:
+    """Return whether what becomes of a message is not known yet: another one of its subject is in flight, or all of
+    them have expired, and the others are still there."""
+    cdef StoreMsg last
+    if in_flight_of(waiting, sm.subject, sm.subject_n, NULL):
+        return True
+    return s.store.subject_msgs(sm.subject, sm.subject_n) > 1 and (
+        s.store.load_last(sm.subject, sm.subject_n, &last) == STORE_OK and last.seq == sm.seq
+        and s.store.first_expired(sm.subject, sm.subject_n, now))
 
 
 cdef bint is_marker(const StoreMsg *sm) noexcept nogil:

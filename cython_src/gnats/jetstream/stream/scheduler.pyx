@@ -12,6 +12,7 @@ from gnats.includes.times cimport time_after
 from gnats.jetstream.engine.barrier cimport js_poller_of, stream_failed
 from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init
+from gnats.jetstream.publish.inflight cimport log_in_flight
 from gnats.jetstream.publish.schedulechecks cimport kind_of, value_of
 from gnats.jetstream.state.entry cimport MSG_STORED, Outcome
 from gnats.jetstream.state.headers cimport (
@@ -158,7 +159,8 @@ cdef bint run_next(StreamCore s, PollState *ps, int64_t now) noexcept nogil:
     if sc != NULL and sc.seq == seq and sc.slot == 0:
         if kind == SCHEDULE_REPEATS:
             schedule_due(&s.store.schedules, sc, due.ts)
-        elif outcome != MSG_STORED:
+        elif outcome != MSG_STORED or log_in_flight(s) != NULL:
+            # In flight, it ends the schedule later; it may be lost with the lead of this server.
             schedule_again(&s.store.schedules, sc, time_after(now, AGAIN))
     s.leave(ps)
     inbound_free(&m)

@@ -331,9 +331,14 @@ cdef class Stream(StreamCore):
         return 0
 
     def unsubscribe(self) -> None:
-        """Store no further message, and answer no direct gets. The subscriptions of its consumers stay."""
+        """Store no further message, and answer no direct gets. The subscriptions of its consumers stay.
+
+        Open batches end without a word: their publishers find out at the server that leads next.
+        """
         pthread_mutex_lock(&self.store.lock)
         self.active = False
+        drop_atomic_batches(self)
+        drop_fast_batches(self)
         pthread_mutex_unlock(&self.store.lock)
         for address in self.subs.values():
             unsubscribe(self.client, <Subscription *> <size_t> address)

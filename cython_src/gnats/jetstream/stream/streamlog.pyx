@@ -21,6 +21,11 @@ cdef bint remove_at_once(StreamCore s, uint64_t seq, PollState *ps) noexcept nog
     return gone
 
 
+cdef bint expire_at_once(StreamCore s, JsPoller *jp, uint64_t seq) noexcept nogil:
+    s.store.remove(seq, False)
+    return True
+
+
 cdef int skip_at_once(StreamCore s, JsPoller *jp, uint64_t last) noexcept nogil:
     return skip_msgs(s.store, s.store.last_seq + 1, last - s.store.last_seq, realtime_ns())
 
@@ -31,6 +36,7 @@ cdef void confirm_at_once(StreamCore s, JsPoller *jp, const Slice *reply, const 
 
 local_log.propose = store_entries
 local_log.change = apply_change
+local_log.expire = expire_at_once
 local_log.skip = skip_at_once
 local_log.confirm = confirm_at_once
 local_log.drop = remove_at_once
