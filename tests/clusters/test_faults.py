@@ -6,7 +6,7 @@ GNATS_CLUSTER_SECONDS is how long each cluster suffers, GNATS_CLUSTER_SEED what 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -31,13 +31,20 @@ BLOCK = "ping_interval: '1s', ping_max: 2, write_deadline: '2s'"
 class FaultyCluster(Cluster):
     """A cluster whose routes all go through proxies: each member has one in front, which it advertises."""
 
-    def __init__(self, directory: Path, kinds: tuple[Kind, ...], launch: Callable[..., object]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        kinds: tuple[Kind, ...],
+        launch: Callable[..., object],
+        config: str | Callable[[int], str] = ACCOUNTS,
+        routes: Callable[[int, int], Sequence[int]] = line,
+    ) -> None:
         self.proxies = [Proxy(lambda number=number: self.route_ports[number]) for number in range(len(kinds))]  # type: ignore[misc]
         super().__init__(
             launch,  # type: ignore[arg-type]
             kinds,
-            config=ACCOUNTS,
-            routes=line,
+            config=config,
+            routes=routes,
             block=lambda n: f"compression: off, advertise: '127.0.0.1:{self.proxies[n].port}', {BLOCK}",
             args=("-D",),
         )

@@ -23,7 +23,7 @@ FAST = 300
 """Messages of a fast batch."""
 
 
-@pytest.fixture(scope="module", params=mixtures(), ids=named)
+@pytest.fixture(scope="module", params=mixtures()[1:], ids=named)
 def members(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
     require_all(request.param)
     with running(tmp_path_factory.mktemp("js"), request.param) as members:
