@@ -30,7 +30,8 @@ else
     # tests/unit/tools need none of it, and start processes: with pyarrow loaded, the thread sanitizer ends at a fork.
     set -- -m pytest -p no:cacheprovider --capture=sys --ignore tests/unit/tools \
         tests/unit tests/stress tests/jetstream tests/clock tests/server/test_raft_groups.py \
-        tests/server/test_replicated_streams.py tests/server/test_replicated_consumers.py "$@"
+        tests/server/test_replicated_streams.py tests/server/test_replicated_consumers.py \
+        tests/server/test_replicated_copies.py "$@"
 fi
 # A fixed address layout: the thread sanitizer's shadow memory needs it on newer kernels.
 setarch -R env LD_PRELOAD="$runtime" "$bin/python" -P "$@" || {

@@ -70,6 +70,11 @@ class Membership(GroupMember):
     def leads(self) -> bool:
         return self._replica.leads
 
+    @property
+    def waiting(self) -> int:
+        """The number of sequences that this server has proposed, and that are not stored yet."""
+        return self._replica.log.waiting
+
     async def open(self) -> None:
         """Join the group. Raises OSError, FilesError, MemoryError."""
         is_new, peers = self.is_new(), self.peers()
@@ -142,7 +147,7 @@ class Membership(GroupMember):
             op = PURGE
             asked = {"seq": proposal.seq, "filter": proposal.subject, "keep": proposal.keep}
             request = {name: value for name, value in asked.items() if value}
-            last = self.stream.store.state().last_seq + self._replica.log.waiting
+            last = self.stream.store.state().last_seq + self.waiting
             members |= {"last_seq": last} | ({"request": request} if request else {})
         node = self.raft.node
 

@@ -199,10 +199,11 @@ cdef bint check_rollup(StreamCore s, const Inbound *m, const InFlight *f, Refusa
     if not m.sourced and (not s.cfg.allow_rollup or s.cfg.deny_purge):
         return refuse_text(r, ERR_ROLLUP_FAILED, b"rollup not permitted")
     rollup = rollup_of(&m.h.values[H_ROLLUP])
-    if rollup == ROLLUP_SUBJECT and in_flight_of(f, m.subject.p, m.subject.n, NULL):
-        return refuse_text(r, ERR_ROLLUP_FAILED, b"batch rollup sub invalid")
-    if rollup == ROLLUP_ALL and number_in_flight(f):
-        return refuse_text(r, ERR_ROLLUP_FAILED, b"batch rollup all invalid")
+    if not m.sourced:   # of a copy, the origin has looked
+        if rollup == ROLLUP_SUBJECT and in_flight_of(f, m.subject.p, m.subject.n, NULL):
+            return refuse_text(r, ERR_ROLLUP_FAILED, b"batch rollup sub invalid")
+        if rollup == ROLLUP_ALL and number_in_flight(f):
+            return refuse_text(r, ERR_ROLLUP_FAILED, b"batch rollup all invalid")
     if rollup == NO_ROLLUP:
         refuse_with(r, ERR_ROLLUP_FAILED, m.h.values[H_ROLLUP].p, m.h.values[H_ROLLUP].n)
         r.form = TEXT_ROLLUP

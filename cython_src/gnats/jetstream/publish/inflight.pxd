@@ -28,6 +28,7 @@ cdef struct InFlight:
     const Staged *first
     const Staged *until
     uint64_t n                   # messages, those of `earlier` included
+    uint64_t skipped             # sequences in flight that get no message; the same
     uint64_t bytes               # that they will use in the store; the same
 
 
@@ -49,11 +50,13 @@ cdef inline void flight_begin(InFlight *f, const InFlight *earlier) noexcept nog
     f.earlier = earlier
     f.first = f.until = NULL
     f.n = earlier.n if earlier != NULL else 0
+    f.skipped = earlier.skipped if earlier != NULL else 0
     f.bytes = earlier.bytes if earlier != NULL else 0
 
 
 cdef inline uint64_t number_in_flight(const InFlight *f) noexcept nogil:
-    return f.n if f != NULL else 0
+    """Return the number of sequences."""
+    return f.n + f.skipped if f != NULL else 0
 
 
 cdef inline uint64_t last_in_flight(StreamCore s) noexcept nogil:

@@ -130,8 +130,8 @@ cdef class StreamReplica:
 
     @property
     def waiting(self) -> int:
-        """The number of messages that are proposed, and not stored."""
-        return self.in_flight.n
+        """The number of sequences that are proposed, and not stored."""
+        return self.in_flight.n + self.in_flight.skipped
 
 
 # -- the leader proposes; the stream's lock is held --------------------------------------------------------------------
@@ -178,7 +178,10 @@ cdef void add_flights(StreamReplica g, Flight *flights, Flight *last) noexcept n
         g.unproposed = flights
     g.last = last
     while flights != NULL:
-        g.in_flight.n += flights.seqs
+        if flights.staged.m.subject.n:
+            g.in_flight.n += 1
+        else:
+            g.in_flight.skipped += flights.seqs
         g.in_flight.bytes += flights.bytes
         g.next_seq = flights.seq + flights.seqs
         g.last_ts = flights.staged.entry.ts
@@ -724,7 +727,10 @@ cdef void pop_flight(StreamReplica g, uint64_t seq) noexcept nogil:
     if flight == NULL or flight.seq != seq or flight.proposal != NULL:
         return
     g.in_flight.first = flight.staged.next
-    g.in_flight.n -= flight.seqs
+    if flight.staged.m.subject.n:
+        g.in_flight.n -= 1
+    else:
+        g.in_flight.skipped -= flight.seqs
     g.in_flight.bytes -= flight.bytes
     if g.last == flight:
         g.last = NULL
