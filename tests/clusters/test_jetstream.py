@@ -84,7 +84,7 @@ class Members:
             return answer
 
         info = until(placed, 60)
-        assert info.get("did_create"), info
+        assert "error" not in info, info
         self.reachable(f"{name}.ready")
         self.api(member, f"STREAM.PURGE.{name}")
         return name

@@ -40,14 +40,20 @@ def described(members: Members, name: str, kind: str) -> dict[str, Any]:
 
 def settled(members: Members, name: str, kind: str = "STREAM") -> dict[str, Any]:
     """Wait until both others have what the leader has; return the description."""
+    seen: dict[str, Any] = {}
 
     def same() -> dict[str, Any] | None:
         info = described(members, name, kind)
+        seen.update(info["cluster"])
         others = info["cluster"].get("replicas", [])
         here = [each for each in others if each["current"] and not each.get("lag")]
         return info if len(here) == 2 and not any(each.get("offline") for each in others) else None
 
-    return until(same, 60)
+    try:
+        return until(same, 60)
+    except TimeoutError as error:
+        error.add_note(f"{kind} {name}: {seen}")
+        raise
 
 
 def host(members: Members, name: str, kind: str = "STREAM") -> int:
