@@ -41,7 +41,8 @@ LIMITS = "limits"
 NO_MESSAGE = 10037
 RETENTIONS = [LIMITS, "workqueue"] if campaign.SECONDS else [LIMITS]
 """Work queues wait for what docs/replicas.md says of them: only the longer campaign has them."""
-PULL = b'{"batch": 20, "expires": 1000000000}'
+BATCH = 20
+PULL = b'{"batch": %d, "expires": 1000000000}' % BATCH
 ANSWER = 2.0
 """Seconds after which a client asks again."""
 FAILED = (nats.errors.Error, NoStreamResponseError, APIError, TimeoutError, OSError)
@@ -122,7 +123,10 @@ class Workload:
             sub = await client.subscribe(inbox)
             await client.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", PULL, reply=inbox)
             with suppress(*FAILED):
-                while "Status" not in ((message := await sub.next_msg(timeout=ANSWER)).headers or {}):
+                while len(found) < BATCH:
+                    message = await sub.next_msg(timeout=ANSWER)
+                    if "Status" in (message.headers or {}):
+                        break
                     found.append(message)
             await sub.unsubscribe()
         except FAILED:
